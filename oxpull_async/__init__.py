@@ -1,0 +1,70 @@
+"""oxpull_async: a task queue in the database that your ASGI service already has."""
+
+from oxpull_async.app import Oxpull, enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
+from oxpull_async.core.backoff import Backoff
+from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.exceptions import (
+    ConnectionLost,
+    DeadlockDetected,
+    DuplicateTask,
+    InvalidArguments,
+    InvalidSettings,
+    InvalidTask,
+    LockNotAvailable,
+    NotOpen,
+    OxpullError,
+    PoolTimeout,
+    SavepointMissing,
+    SerializationFailure,
+    StatementTimeout,
+    StoreError,
+    TaskFailed,
+    TaskResultDoesNotExist,
+    TransactionRequired,
+    TransactionRolledBack,
+    UniqueEnqueueRace,
+    UniqueViolation,
+    WrongDatabase,
+)
+from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.settings import Settings
+from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
+
+__all__ = [
+    "Backoff",
+    "Call",
+    "ConnectionLost",
+    "DeadlockDetected",
+    "DuplicateTask",
+    "EnqueueResult",
+    "InvalidArguments",
+    "InvalidSettings",
+    "InvalidTask",
+    "LockNotAvailable",
+    "NotOpen",
+    "Oxpull",
+    "OxpullError",
+    "PoolTimeout",
+    "SavepointMissing",
+    "SerializationFailure",
+    "Settings",
+    "StatementTimeout",
+    "StoreError",
+    "Task",
+    "TaskContext",
+    "TaskFailed",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskRouter",
+    "TaskStatus",
+    "TransactionRequired",
+    "TransactionRolledBack",
+    "Unique",
+    "UniqueEnqueueRace",
+    "UniqueViolation",
+    "WrongDatabase",
+    "enqueue",
+    "enqueue_many",
+    "enqueue_unique",
+    "enqueue_unique_many",
+]

@@ -1,0 +1,359 @@
+"""``Oxpull``: the one object that joins tasks, enqueueing, the store and the services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, TypeVar
+from uuid import UUID
+
+import anyio
+
+from oxpull_async.core.durations import Duration, seconds
+from oxpull_async.core.names import check_task_path
+from oxpull_async.drivers import open_store
+from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueue.requests import Request, make_request, make_requests
+from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen, TaskResultDoesNotExist
+from oxpull_async.ports import Held, Pruned, Reaped, Store
+from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result, task_result
+from oxpull_async.runtime.actions import Actions
+from oxpull_async.runtime.hints import ReadyHints, SettleHints
+from oxpull_async.runtime.hooks import Event, Hook, Hooks
+from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.upkeep import Upkeep
+from oxpull_async.settings import Settings, make_settings, settings_from_environment
+from oxpull_async.tasks import AnyTask, Call, P, Task, TaskMaker, TaskRouter, Unique, make_options
+
+H = TypeVar("H", bound=Hook)
+
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What exists only while the Oxpull is open, in the event loop that opened it."""
+
+    store: Store
+    desk: Desk
+    loop: asyncio.AbstractEventLoop
+
+
+class Oxpull(TaskMaker):
+    """A task queue in a database that is there already.
+
+    ``database`` is a URL: ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
+    ``postgresql://user@host/name``, ``mysql://user@host/name``; left out, it's
+    read from ``OXPULL_DATABASE_URL`` when the Oxpull is opened. Nothing is
+    connected before ``open()`` (or ``async with``). May be made at import, and
+    opened and closed any number of times, one event loop at a time.
+
+    Raises: InvalidSettings naming the setting that is wrong.
+    """
+
+    def __init__(self, database: str | None = None, **settings: Any) -> None:
+        super().__init__()
+        self.settings: Settings = make_settings({"database": database, **settings})
+        self._home.enqueuer = self
+        self._opened: _Opened | None = None
+        self._opening: asyncio.Lock | None = None
+        self._opening_loop: asyncio.AbstractEventLoop | None = None
+        self._hooks = Hooks()
+        self._settle_hints = SettleHints()
+        self._ready_hints = ReadyHints()
+        self._migrate_when_opened = False
+        self._reader = Reader(lambda: self.store, self._settle_hints)
+        self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
+        self.actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
+        """An Oxpull with what the ``OXPULL_…`` variables say. Raises: InvalidSettings."""
+        try:
+            return cls(**settings_from_environment(environ))
+        except ValueError as error:
+            raise InvalidSettings(f"from the environment: {error}") from error
+
+    @classmethod
+    def in_memory(cls, **settings: Any) -> Oxpull:
+        """An Oxpull over a real SQLite database in memory, with its tables: gone when it is closed."""
+        ox = cls("sqlite:///:memory:", **settings)
+        ox._migrate_when_opened = True
+        return ox
+
+    # Life
+
+    async def open(self) -> Oxpull:
+        """Connect; if it's open already, do nothing. Needs no tables.
+
+        Raises: InvalidSettings, ConnectionLost, WrongDatabase.
+        """
+        _require_asyncio()
+        async with self._lock():
+            if self._opened is None:
+                self._opened = await self._connect()
+            return self
+
+    async def close(self) -> None:
+        """Let shared statements end, and close every connection, within bounds. May be called again."""
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        with anyio.move_on_after(self.settings.close_timeout, shield=True):
+            await opened.desk.drain()
+        await opened.store.close()
+
+    async def __aenter__(self) -> Oxpull:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Oxpull]:
+        """Open for as long as the block lasts; an Oxpull that was open already stays open after it."""
+        was_open = self._opened is not None
+        await self.open()
+        try:
+            yield self
+        finally:
+            if not was_open:
+                await self.close()
+
+    def lifespan(self, app: Any = None) -> AbstractAsyncContextManager[dict[str, Any]]:
+        """An ASGI lifespan: ``FastAPI(lifespan=ox.lifespan)``. Its state offers the Oxpull as ``ox``."""
+        return self._lifespan()
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[dict[str, Any]]:
+        async with self.running():
+            yield {"ox": self}
+
+    async def migrate(self, *, lean: bool = False) -> Sequence[str]:
+        """Create the tables and indexes that are missing; returns the names of the steps that were new.
+
+        Adopts tables that Django made, and never alters them. Safe when
+        several processes do it at once. ``lean`` leaves out the reference's
+        dequeue indexes for leaner ones of our own.
+        """
+        return await self.store.migrate(lean=lean)
+
+    # Tasks
+
+    def include(self, router: TaskRouter) -> None:
+        """Take over the tasks of a router. Raises: DuplicateTask, InvalidTask."""
+        for path, task in router.tasks.items():
+            if self._tasks.get(path, task) is not task:
+                raise DuplicateTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
+        router.join(self, self._tasks)
+
+    def reference(self, path: str, **options: Any) -> Task[..., Any]:
+        """A task of another code base, known by its path: it can be enqueued here, and never runs here."""
+        return Task(None, check_task_path(path), make_options(options), self._home)
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that can run here, by path."""
+        return self._tasks
+
+    def on(self, event: Event, hook: H | None = None) -> Any:
+        """Call ``hook`` after each such event: ``ox.on("enqueued", hook)``, or as a decorator.
+
+        ``"enqueued"`` gives the EnqueueResult of each new row, after its
+        commit. A hook may be sync or async; what it raises is logged.
+        """
+        if hook is None:
+            return lambda decorated: self._hooks.add(event, decorated)
+        return self._hooks.add(event, hook)
+
+    # Enqueue
+
+    async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+        """Write a task row in a transaction of our own; a unique task's pending row is found instead."""
+        return await self.enqueue_call(task, Call(args, kwargs))
+
+    async def enqueue_unique(
+        self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> EnqueueResult:
+        """As ``enqueue``, unique even if the task wasn't declared so. Raises: UniqueEnqueueRace."""
+        return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
+
+    async def enqueue_many(
+        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+    ) -> list[EnqueueResult]:
+        """One result for each call, in order, in one transaction: all of them or none."""
+        return await self.enqueue_calls(task, calls)
+
+    async def enqueue_unique_many(
+        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+    ) -> list[EnqueueResult]:
+        """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
+        return await self.enqueue_calls(task, calls, force_unique=True)
+
+    async def enqueue_call(
+        self, task: AnyTask, call: Call, *, force_unique: bool = False
+    ) -> EnqueueResult:
+        """What every single enqueue comes down to."""
+        opened = self._require_open()
+        unique = self._uniqueness(task, force_unique)
+        request = make_request(task, call, settings=self.settings, unique=unique, now=_now())
+        if unique is None:
+            await opened.desk.insert(request.task)
+        else:
+            answer = await opened.desk.insert_unique(request.unique, wait_seconds=self._wait(task))
+            if isinstance(answer, Held):
+                assert answer.row is not None
+                return duplicate_result(answer.row, self._reader)
+        return (await self._created([request]))[0]
+
+    async def enqueue_calls(
+        self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
+    ) -> list[EnqueueResult]:
+        """What every bulk enqueue comes down to."""
+        opened = self._require_open()
+        unique = self._uniqueness(task, force_unique)
+        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=_now())
+        if unique is None:
+            await opened.desk.insert_many(requests)
+            return await self._created(requests)
+        rows = await opened.desk.insert_unique_many(requests, wait_seconds=self._wait(task))
+        created = iter(await self._created([r for r, row in zip(requests, rows, strict=True) if row is None]))
+        return [next(created) if row is None else duplicate_result(row, self._reader) for row in rows]
+
+    # Results
+
+    async def get_result(self, task_id: UUID | str) -> TaskResult:
+        """The task row with this id. Raises: TaskResultDoesNotExist, for a malformed id too."""
+        try:
+            parsed = task_id if isinstance(task_id, UUID) else UUID(str(task_id))
+        except ValueError as error:
+            raise TaskResultDoesNotExist(f"{task_id!r} is not a task id: it must be a UUID") from error
+        return task_result(await self._reader.read_row(parsed), self._reader)
+
+    # Upkeep
+
+    async def reap(self) -> Reaped:
+        """One pass over expired leases: rows go back to READY, or become LOST without an attempt left."""
+        return await self._upkeep.reap(self.settings.lease)
+
+    async def prune(self, *, older_than: Duration = timedelta(days=7), include_failed: bool = False) -> Pruned:
+        """Delete rows that were settled longer ago than this, and unique locks that name no pending row.
+
+        SUCCESSFUL and DISCARDED rows; FAILED and LOST ones only if asked for.
+        In transactions of 1000 rows.
+        """
+        return await self._upkeep.prune(seconds(older_than, "older_than"), include_failed=include_failed)
+
+    # Within
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises: NotOpen."""
+        return self._require_open().store
+
+    @property
+    def hooks(self) -> Hooks:
+        """The registered hooks."""
+        return self._hooks
+
+    @property
+    def settle_hints(self) -> SettleHints:
+        """Tells waiters of this process that a row was settled."""
+        return self._settle_hints
+
+    @property
+    def ready_hints(self) -> ReadyHints:
+        """Tells workers of this process that a row was enqueued."""
+        return self._ready_hints
+
+    async def _connect(self) -> _Opened:
+        url = self.settings.database or settings_from_environment().get("database")
+        if not url:
+            raise InvalidSettings(
+                "no database is set: give Oxpull a URL, such as Oxpull('sqlite:///queue.db'), "
+                "or set OXPULL_DATABASE_URL"
+            )
+        store = open_store(url, self.settings)
+        await store.open()
+        try:
+            if self._migrate_when_opened:
+                await store.migrate()
+        except BaseException:
+            await store.close()
+            raise
+        return _Opened(store, Desk(store), asyncio.get_running_loop())
+
+    def _lock(self) -> asyncio.Lock:
+        """Made anew for each event loop, for a lock belongs to the loop that first waited on it."""
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening_loop is not loop:
+            self._opening, self._opening_loop = asyncio.Lock(), loop
+        return self._opening
+
+    def _require_open(self) -> _Opened:
+        opened = self._opened
+        if opened is None:
+            raise NotOpen(
+                "this Oxpull is not open. Use `async with ox:`, or give your ASGI app lifespan=ox.lifespan "
+                "(in tests without a running lifespan, open it yourself)"
+            )
+        if opened.loop is not asyncio.get_running_loop():
+            raise NotOpen(
+                "this Oxpull was opened in another event loop; close it there, and open it in the loop that uses it"
+            )
+        return opened
+
+    def _uniqueness(self, task: AnyTask, force: bool) -> Unique | None:
+        if task.options.unique is not None:
+            return task.options.unique
+        return Unique() if force or task.path in self.settings.unique_tasks else None
+
+    def _wait(self, task: AnyTask) -> float:
+        return self.settings.unique_wait if task.options.wait is None else task.options.wait
+
+    async def _created(self, requests: Sequence[Request]) -> list[EnqueueResult]:
+        results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
+        if results:
+            self._ready_hints.enqueued()
+        if self._hooks.wants("enqueued"):
+            for result in results:
+                await self._hooks.call("enqueued", result)
+        return results
+
+
+async def enqueue(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+    """``task.enqueue(…)`` as a function."""
+    return await task.enqueue(*args, **kwargs)
+
+
+async def enqueue_unique(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+    """``task.enqueue_unique(…)`` as a function: exactly one pending row for this call, whatever happens."""
+    return await task.enqueue_unique(*args, **kwargs)
+
+
+async def enqueue_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
+    """``task.enqueue_many(…)`` as a function."""
+    return await task.enqueue_many(calls)
+
+
+async def enqueue_unique_many(
+    task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+) -> list[EnqueueResult]:
+    """``task.enqueue_unique_many(…)`` as a function."""
+    return await task.enqueue_unique_many(calls)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _require_asyncio() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise NotOpen("oxpull_async runs on asyncio; its database drivers know no other event loop") from error

@@ -1,0 +1,131 @@
+"""What a dialect's room must offer: its pool, and its procedures module by module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.ports import (
+    Attempt,
+    Capabilities,
+    Claim,
+    ClaimRequest,
+    NewTask,
+    NewUnique,
+    Outcome,
+    Reaped,
+    TakeOver,
+    TaskRow,
+)
+
+T = TypeVar("T")
+
+
+class Pool(Protocol):
+    """The library's own connections to one database."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def describe(self) -> Capabilities: ...
+
+    async def migrate(self, *, lean: bool) -> Sequence[str]: ...
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        """Run a procedure that only reads, each statement seeing what was committed before it."""
+        ...
+
+    async def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
+        """Run a procedure that is atomic on its own: one statement, or one that says BEGIN and COMMIT itself.
+
+        ``wait_seconds`` bounds the wait for a competitor where the whole database is what is waited for.
+        """
+        ...
+
+    async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
+        """Run a procedure within a transaction: all of it, or nothing."""
+        ...
+
+
+class TaskProcedures(Protocol):
+    """``tasks.py`` of a room."""
+
+    def insert(self, tasks: Sequence[NewTask]) -> Procedure[None]: ...
+
+    def get(self, task_id: UUID) -> Procedure[TaskRow | None]: ...
+
+    def get_many(self, task_ids: Sequence[UUID]) -> Procedure[list[TaskRow]]: ...
+
+
+class UniqueProcedures(Protocol):
+    """``unique.py`` of a room. ``insert`` is run by ``write``, the others say."""
+
+    def insert(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]: ...
+
+    def insert_together(
+        self, uniques: Sequence[NewUnique], wait_seconds: float, passes: int
+    ) -> Procedure[list[Attempt]]: ...
+
+    def read_holders(self, keys: Sequence[str]) -> Procedure[dict[str, Attempt]]: ...
+
+    def take_over(self, request: TakeOver, wait_seconds: float) -> Procedure[Attempt]: ...
+
+
+class ClaimProcedures(Protocol):
+    """``claims.py`` of a room."""
+
+    def probe(self, request: ClaimRequest) -> Procedure[bool] | None:
+        """Whether ``claim`` would find a row; None where asking first saves nothing."""
+        ...
+
+    def claim(self, request: ClaimRequest) -> Procedure[list[Claim]]: ...
+
+    def renew(
+        self, claims: Sequence[Claim], worker_id: str, lease_seconds: float
+    ) -> Procedure[list[UUID]]: ...
+
+    def release(self, claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]: ...
+
+
+class OutcomeProcedures(Protocol):
+    """``outcomes.py`` of a room."""
+
+    def settle(self, outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]: ...
+
+
+class MaintenanceProcedures(Protocol):
+    """``maintenance.py`` of a room."""
+
+    def reap(self, lease_seconds: float, limit: int, now: datetime) -> Procedure[Reaped]: ...
+
+    def retry(self, task_ids: Sequence[UUID]) -> Procedure[list[UUID]]: ...
+
+    def discard(self, task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]: ...
+
+    def prune_tasks(
+        self, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
+    ) -> Procedure[int]: ...
+
+    def prune_locks(self, limit: int) -> Procedure[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One dialect."""
+
+    pool: Pool
+    tasks: TaskProcedures
+    unique: UniqueProcedures
+    claims: ClaimProcedures
+    outcomes: OutcomeProcedures
+    maintenance: MaintenanceProcedures
+    insert_chunk: int
+    """How many rows one INSERT statement carries."""
+
+

@@ -1,0 +1,120 @@
+"""Loads named SQL statements from ``.sql`` files and compiles them for a driver's placeholders.
+
+A file holds statements, each under ``-- name: some_name`` and a comment that
+says why it is shaped as it is, and fragments under ``-- fragment: some_name``
+that ``{{some_name}}`` includes; ``_fragments.sql`` is for all files of a
+room. A parameter is written ``:name``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from importlib.resources import files
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from oxpull_async.drivers._procedure import Step
+
+ParamStyle: TypeAlias = Literal["numeric_dollar", "qmark", "format"]
+
+_HEADER = re.compile(r"^-- (name|fragment): (\w+)\s*$", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{\{(\w+)\}\}")
+# Quotes and casts are matched first, so that a colon within them is never taken for a parameter.
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::|(?<![\w:]):([a-z_][a-z0-9_]*)|%")
+_COMMENT = re.compile(r"^[ \t]*--.*\n?", re.MULTILINE)
+
+
+class Statement:
+    """One named statement; calling it with its parameters makes the ``Step`` to yield."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = " ".join(_COMMENT.sub("", text).split())
+        self.parameters = frozenset(match[1] for match in _TOKEN.finditer(self.text) if match[1])
+
+    def __repr__(self) -> str:
+        return f"<Statement {self.name}>"
+
+    def __call__(self, **values: Any) -> Step:
+        if values.keys() != self.parameters:
+            self._refuse(values)
+        return Step(self, values)
+
+    def many(self, rows: list[dict[str, Any]]) -> Step:
+        """The statement once for each of ``rows``; it must not return rows."""
+        return Step(self, {}, rows)
+
+    @cached_property
+    def numeric_dollar(self) -> tuple[str, tuple[str, ...]]:
+        """The text with ``$1 …`` and the parameters' names in their order (asyncpg)."""
+        order: dict[str, int] = {}
+
+        def number(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return match[0]
+            return f"${order.setdefault(match[1], len(order) + 1)}"
+
+        text = _TOKEN.sub(number, self.text)
+        return text, tuple(order)
+
+    @cached_property
+    def qmark(self) -> tuple[str, tuple[str, ...]]:
+        """The text with ``?``, a name repeated for each of its uses (sqlite3)."""
+        return self._positional("?", percent="%")
+
+    @cached_property
+    def format(self) -> tuple[str, tuple[str, ...]]:
+        """The text with ``%s`` and doubled percent signs (the MySQL drivers, psycopg, Django)."""
+        return self._positional("%s", percent="%%")
+
+    def _positional(self, mark: str, *, percent: str) -> tuple[str, tuple[str, ...]]:
+        order: list[str] = []
+
+        def place(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return match[0].replace("%", percent)
+            order.append(match[1])
+            return mark
+
+        text = _TOKEN.sub(place, self.text)
+        return text, tuple(order)
+
+    def _refuse(self, values: dict[str, Any]) -> NoReturn:
+        missing = sorted(self.parameters - values.keys())
+        unknown = sorted(values.keys() - self.parameters)
+        raise TypeError(f"statement {self.name}: missing {missing}, unknown {unknown}")
+
+
+def load_statements(package: str, file: str) -> dict[str, Statement]:
+    """Every statement of ``sql/<file>`` beside ``package``, by name.
+
+    Raises: ValueError at import for a name given twice or an unknown fragment.
+    """
+    folder = files(package).joinpath("sql")
+    shared = folder.joinpath("_fragments.sql").read_text(encoding="utf-8")
+    source = shared + "\n" + folder.joinpath(file).read_text(encoding="utf-8")
+    fragments: dict[str, str] = {}
+    statements: dict[str, Statement] = {}
+    for kind, name, body in _sections(source):
+        text = _include(body, fragments, file)
+        target: dict[str, Any] = fragments if kind == "fragment" else statements
+        if name in target:
+            raise ValueError(f"{file}: {kind} {name} is given twice")
+        target[name] = _COMMENT.sub("", text).strip() if kind == "fragment" else Statement(name, text)
+    return statements
+
+
+def _sections(source: str) -> list[tuple[str, str, str]]:
+    headers = list(_HEADER.finditer(source))
+    ends = [header.start() for header in headers[1:]] + [len(source)]
+    pairs = zip(headers, ends, strict=True)
+    return [(header[1], header[2], source[header.end() : end].strip().rstrip(";")) for header, end in pairs]
+
+
+def _include(body: str, fragments: dict[str, str], file: str) -> str:
+    def text(match: re.Match[str]) -> str:
+        if match[1] not in fragments:
+            raise ValueError(f"{file}: unknown fragment {match[1]}")
+        return fragments[match[1]]
+
+    return _FRAGMENT.sub(text, body)

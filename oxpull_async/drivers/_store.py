@@ -1,0 +1,157 @@
+"""The ports, implemented once over any dialect's room: which procedure runs, and in what transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._room import Room
+from oxpull_async.exceptions import NotOpen
+from oxpull_async.ports import (
+    Attempt,
+    Capabilities,
+    Claim,
+    ClaimRequest,
+    NewTask,
+    NewUnique,
+    Outcome,
+    Pruned,
+    Reaped,
+    TakeOver,
+    TaskRow,
+    Unseen,
+)
+
+
+class SqlStore:
+    """A ``ports.Store``."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._pool = room.pool
+        self._capabilities: Capabilities | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            raise NotOpen("the store is not open, so what its server can do isn't known yet")
+        return self._capabilities
+
+    async def open(self) -> None:
+        await self._pool.open()
+        try:
+            self._capabilities = await self._pool.describe()
+        except BaseException:
+            await self._pool.close()
+            raise
+
+    async def close(self) -> None:
+        self._capabilities = None
+        await self._pool.close()
+
+    async def migrate(self, *, lean: bool = False) -> Sequence[str]:
+        return await self._pool.migrate(lean=lean)
+
+    async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
+        if len(tasks) <= self._room.insert_chunk:
+            await self._pool.write(self._room.tasks.insert(tasks))
+        else:
+            await self._pool.transact(self._insert_in_chunks(tasks))
+
+    def _insert_in_chunks(self, tasks: Sequence[NewTask]) -> Procedure[None]:
+        for start in range(0, len(tasks), self._room.insert_chunk):
+            yield from self._room.tasks.insert(tasks[start : start + self._room.insert_chunk])
+
+    async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+        in_order = sorted(uniques, key=lambda unique: unique.key)
+        answers = await self._pool.write(
+            self._room.unique.insert(in_order, wait_seconds), wait_seconds=wait_seconds
+        )
+        by_key = dict(zip((unique.key for unique in in_order), answers, strict=True))
+        return [by_key[unique.key] for unique in uniques]
+
+    async def insert_unique_together(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float, passes: int
+    ) -> Sequence[Attempt]:
+        in_order = sorted(uniques, key=lambda unique: unique.key)
+        try:
+            answers = await self._pool.transact(
+                self._decide_all(in_order, wait_seconds, passes), wait_seconds=wait_seconds
+            )
+        except _Undecided as undecided:
+            answers = undecided.answers
+        return [answers[unique.key] for unique in uniques]
+
+    def _decide_all(
+        self, in_order: Sequence[NewUnique], wait_seconds: float, passes: int
+    ) -> Procedure[dict[str, Attempt]]:
+        answers: dict[str, Attempt] = {}
+        for chunk in _chunks(in_order, self._room.insert_chunk):
+            found = yield from self._room.unique.insert_together(chunk, wait_seconds, passes)
+            answers |= dict(zip((unique.key for unique in chunk), found, strict=True))
+        if any(isinstance(answer, Unseen) for answer in answers.values()):
+            raise _Undecided(answers)  # rolls the transaction back
+        return answers
+
+    async def read_holder(self, key: str) -> Attempt:
+        return (await self._pool.read(self._room.unique.read_holders([key])))[key]
+
+    async def take_over(self, take_over: TakeOver, *, wait_seconds: float) -> Attempt:
+        return await self._pool.transact(
+            self._room.unique.take_over(take_over, wait_seconds), wait_seconds=wait_seconds
+        )
+
+    async def get_task(self, task_id: UUID) -> TaskRow | None:
+        return await self._pool.read(self._room.tasks.get(task_id))
+
+    async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
+        return await self._pool.read(self._room.tasks.get_many(task_ids)) if task_ids else []
+
+    async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
+        probe = self._room.claims.probe(request)
+        if probe is not None and not await self._pool.read(probe):
+            return []
+        return await self._pool.write(self._room.claims.claim(request))
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
+        return await self._pool.write(self._room.outcomes.settle(outcomes)) if outcomes else []
+
+    async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:
+        return await self._pool.write(self._room.claims.release(claims, worker_id)) if claims else []
+
+    async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
+        if not claims:
+            return []
+        return await self._pool.write(self._room.claims.renew(claims, worker_id, lease_seconds))
+
+    async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:
+        return await self._pool.transact(self._room.maintenance.reap(lease_seconds, limit, now))
+
+    async def retry(self, task_ids: Sequence[UUID]) -> Sequence[UUID]:
+        return await self._pool.write(self._room.maintenance.retry(task_ids)) if task_ids else []
+
+    async def discard(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
+        return await self._pool.write(self._room.maintenance.discard(task_ids, now)) if task_ids else []
+
+    async def prune(
+        self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
+    ) -> Pruned:
+        maintenance = self._room.maintenance
+        tasks = await self._pool.transact(maintenance.prune_tasks(statuses, finished_before, limit))
+        locks = await self._pool.transact(maintenance.prune_locks(limit))
+        return Pruned(tasks, locks)
+
+
+class _Undecided(Exception):
+    """Some keys couldn't be decided: carries the answers past the rollback."""
+
+    def __init__(self, answers: dict[str, Attempt]) -> None:
+        super().__init__()
+        self.answers = answers
+
+
+def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:
+    return (uniques[start : start + size] for start in range(0, len(uniques), size))

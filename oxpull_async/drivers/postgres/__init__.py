@@ -1,0 +1,21 @@
+"""PostgreSQL 13 or later, over asyncpg."""
+
+from __future__ import annotations
+
+from oxpull_async.drivers._room import Room
+from oxpull_async.drivers.postgres import claims, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.postgres.pool import Pool
+from oxpull_async.settings import Settings
+
+
+def room(url: str, settings: Settings) -> Room:
+    """This dialect's procedures over a pool of its own."""
+    return Room(
+        pool=Pool(url, settings),
+        tasks=tasks,
+        unique=unique,
+        claims=claims,
+        outcomes=outcomes,
+        maintenance=maintenance,
+        insert_chunk=5000,
+    )

@@ -1,0 +1,75 @@
+"""Values as PostgreSQL's drivers give and take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oxpull_async.drivers._procedure import Row
+from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
+
+
+def task_row(row: Row) -> TaskRow:
+    """The columns of the fragment ``task_row``, in its order."""
+    return TaskRow(*row)
+
+
+def held(task_id: Any, row: Row) -> Held:
+    """A lock's task id beside its holder's columns, all NULL where that row is gone."""
+    return Held(task_id, task_row(row) if row[0] is not None else None)
+
+
+def attempt(row: Row) -> Attempt:
+    """One row of ``insert_unique``: inserted, the lock's key and task id, the holder's columns."""
+    if row[0]:
+        return Inserted()
+    return Unseen() if row[1] is None else held(row[2], row[3:])
+
+
+def task_values(task: NewTask) -> dict[str, Any]:
+    """The parameters of one new task row."""
+    return {
+        "id": task.id,
+        "task_path": task.task_path,
+        "args": task.args,
+        "kwargs": task.kwargs,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "takes_context": task.takes_context,
+        "backend_name": task.backend_name,
+        "run_after": task.run_after,
+        "max_attempts": task.max_attempts,
+        "enqueued_at": task.enqueued_at,
+    }
+
+
+def unique_values(unique: NewUnique) -> dict[str, Any]:
+    """The parameters of one new task row with its key."""
+    return {"key": unique.key, **task_values(unique.task)}
+
+
+def task_arrays(tasks: Sequence[NewTask]) -> dict[str, list[Any]]:
+    """The parameters of many new task rows: one array per column."""
+    return {
+        "ids": [task.id for task in tasks],
+        "task_paths": [task.task_path for task in tasks],
+        "args": [task.args for task in tasks],
+        "kwargs": [task.kwargs for task in tasks],
+        "queue_names": [task.queue_name for task in tasks],
+        "priorities": [task.priority for task in tasks],
+        "takes_contexts": [task.takes_context for task in tasks],
+        "backend_names": [task.backend_name for task in tasks],
+        "run_afters": [task.run_after for task in tasks],
+        "max_attempts": [task.max_attempts for task in tasks],
+        "enqueued_ats": [task.enqueued_at for task in tasks],
+    }
+
+
+def unique_arrays(uniques: Sequence[NewUnique]) -> dict[str, list[Any]]:
+    """The parameters of many new task rows with their keys."""
+    return {"keys": [unique.key for unique in uniques], **task_arrays([unique.task for unique in uniques])}
+
+
+def milliseconds(seconds: float) -> str:
+    """A bound as PostgreSQL's settings take it; zero would mean for ever, so it is at least 1 ms."""
+    return f"{max(1, round(seconds * 1000))}ms"

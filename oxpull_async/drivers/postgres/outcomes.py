@@ -1,0 +1,27 @@
+"""Outcomes: what attempts ended with, written many at once and fenced one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.ports import Outcome
+
+_SQL = load_statements(__package__, "outcomes.sql")
+_SETTLE = _SQL["settle"]
+
+
+def settle(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
+    """The ids that landed; the others had lost their lease."""
+    result = yield _SETTLE(
+        ids=[outcome.id for outcome in outcomes],
+        epochs=[outcome.lease_epoch for outcome in outcomes],
+        statuses=[str(outcome.settlement.status) for outcome in outcomes],
+        return_values=[outcome.settlement.return_value for outcome in outcomes],
+        errors=[outcome.errors for outcome in outcomes],
+        run_afters=[outcome.run_after for outcome in outcomes],
+        finished_ats=[outcome.finished_at for outcome in outcomes],
+    )
+    return [row[0] for row in result.rows]

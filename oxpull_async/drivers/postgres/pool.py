@@ -1,0 +1,206 @@
+"""PostgreSQL over asyncpg: connections, transactions, and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from oxpull_async.drivers._procedure import Procedure, Result, Step, run
+from oxpull_async.drivers._shield import shielded
+from oxpull_async.drivers.postgres import migrations
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
+from oxpull_async.ports import Capabilities
+from oxpull_async.settings import Settings
+
+T = TypeVar("T")
+
+_APPLICATION = "oxpull_async"
+_CLEANUP_SECONDS = 2.0
+_OLDEST = 13
+
+
+class Connection:
+    """One asyncpg connection as a procedure sees it."""
+
+    def __init__(self, connection: Any) -> None:
+        self.raw = connection
+
+    async def execute(self, step: Step) -> Result:
+        """Run one statement; counts are counts of returned rows, so every write that counts is RETURNING."""
+        text, names = step.statement.numeric_dollar
+        values = step.values
+        try:
+            rows = await self.raw.fetch(text, *[values[name] for name in names])
+        except DRIVER_ERRORS as error:
+            raise classify(error, closed=self.raw.is_closed()) from error
+        return Result(rows, len(rows))
+
+    async def command(self, text: str) -> None:
+        """Run a statement without values, or several in one round trip."""
+        try:
+            await self.raw.execute(text)
+        except DRIVER_ERRORS as error:
+            raise classify(error, closed=self.raw.is_closed()) from error
+
+
+class Pool:
+    """The library's own connections to one PostgreSQL database.
+
+    Nothing that runs here leaves a trace in the session, so connections go
+    back without a reset query, which would cost more than an INSERT.
+    """
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        self._url = url
+        self._settings = settings
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    async def open(self) -> None:
+        """Connect once, so that a wrong address fails here and not at the first enqueue."""
+        settings = self._settings
+        try:
+            self._pool = await asyncpg.create_pool(
+                self._url,
+                min_size=1,
+                max_size=settings.pool_size,
+                timeout=settings.connect_timeout,
+                command_timeout=settings.statement_timeout,
+                reset=_nothing,
+                **self.session_arguments(),
+            )
+        except DRIVER_ERRORS as error:
+            raise classify(error) from error
+
+    def session_arguments(self) -> dict[str, Any]:
+        """How every connection of ours is set up.
+
+        A pooler in transaction mode refuses settings at start-up and loses
+        named statements, so without a statement cache there are neither.
+        """
+        if not self._settings.statement_cache:
+            return {"statement_cache_size": 0}
+        return {
+            "server_settings": {
+                "application_name": _APPLICATION,
+                "default_transaction_isolation": "read committed",
+                "default_transaction_read_only": "off",
+            }
+        }
+
+    async def describe(self) -> Capabilities:
+        """Ask the server what it is. Raises: WrongDatabase if it's too old."""
+        async with self.connection() as connection:
+            version = connection.raw.get_server_version()
+        if version.major < _OLDEST:
+            raise WrongDatabase(f"PostgreSQL {version.major} is too old: oxpull_async needs {_OLDEST} or later")
+        return Capabilities(
+            engine="postgres",
+            server_version=f"{version.major}.{version.minor}",
+            skip_locked=True,
+            notifications=self._settings.statement_cache,
+            own_snapshot_levels=True,
+            fine_lock_timeout=True,
+        )
+
+    async def migrate(self, *, lean: bool) -> list[str]:
+        """Over a connection of its own, without our bound on statements: an index may take its time."""
+        connection = await self._connect()
+        try:
+            return await migrations.migrate(connection, lean=lean)
+        except DRIVER_ERRORS as error:
+            raise classify(error, closed=connection.is_closed()) from error
+        finally:
+            connection.terminate()
+
+    async def close(self) -> None:
+        """Close every connection; whoever doesn't finish in time is cut off."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            await shielded(pool.close(), within=self._settings.close_timeout)
+        except TimeoutError:
+            pool.terminate()
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        """Run a procedure that only reads."""
+        async with self.connection() as connection:
+            return await run(procedure, connection.execute)
+
+    async def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
+        """Run a procedure of one statement, which is its own transaction.
+
+        Competitors are waited for row by row, so the statements carry that bound, and ``wait_seconds`` is unused.
+        """
+        async with self.connection() as connection:
+            return await run(procedure, connection.execute)
+
+    async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
+        """Run a procedure within a READ COMMITTED transaction: all of it, or nothing."""
+        async with self.connection() as connection:
+            await connection.command("BEGIN ISOLATION LEVEL READ COMMITTED")
+            try:
+                answer = await run(procedure, connection.execute)
+            except BaseException:
+                await roll_back(connection)
+                raise
+            await commit(connection, within=self._settings.statement_timeout)
+            return answer
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection of the pool. Raises: NotOpen, PoolTimeout, ConnectionLost."""
+        pool = self._pool
+        if pool is None:
+            raise NotOpen("the PostgreSQL connections are closed; open the Oxpull first (`async with ox:`)")
+        raw = await self._acquire(pool)
+        try:
+            yield Connection(raw)
+        finally:
+            await pool.release(raw, timeout=_CLEANUP_SECONDS)
+
+    async def _connect(self) -> Any:
+        try:
+            return await asyncpg.connect(
+                self._url, timeout=self._settings.connect_timeout, **self.session_arguments()
+            )
+        except DRIVER_ERRORS as error:
+            raise classify(error) from error
+
+    async def _acquire(self, pool: asyncpg.Pool[Any]) -> Any:
+        try:
+            return await pool.acquire(timeout=self._settings.pool_timeout)
+        except TimeoutError as error:
+            raise PoolTimeout(
+                f"no PostgreSQL connection became free within {self._settings.pool_timeout:g} s "
+                f"(pool_size={self._settings.pool_size}); raise pool_size or shorten what holds them"
+            ) from error
+        except DRIVER_ERRORS as error:
+            raise classify(error) from error
+
+
+async def commit(connection: Connection, *, within: float) -> None:
+    """COMMIT to its end although the caller is cancelled. Raises: ConnectionLost where its outcome is unknown."""
+    try:
+        await shielded(connection.command("COMMIT"), within=within)
+    except TimeoutError as error:
+        connection.raw.terminate()
+        raise ConnectionLost("PostgreSQL did not answer a COMMIT in time; its outcome is unknown") from error
+
+
+async def roll_back(connection: Connection) -> None:
+    """End a transaction within a bound, or the connection with it."""
+    if connection.raw.is_closed():
+        return
+    try:
+        await shielded(connection.command("ROLLBACK"), within=_CLEANUP_SECONDS)
+    except (TimeoutError, StoreError):
+        connection.raw.terminate()
+
+
+async def _nothing(connection: Any) -> None:
+    """No reset query: see ``Pool``."""

@@ -1,0 +1,57 @@
+-- name: claim
+-- One statement grants up to a limit of rows: status, lease, epoch and attempt move together.
+-- Rows that another claimer is taking are passed over. The path filter comes first in an index of its own.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM django_ox_oxtask
+    WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now::timestamptz)
+        AND task_path = ANY(:task_paths::varchar[])
+        AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
+    ORDER BY priority DESC, enqueued_at
+    LIMIT :limit::int
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE django_ox_oxtask AS task
+SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
+    locked_by = :worker_id::varchar, locked_at = STATEMENT_TIMESTAMP(),
+    last_attempted_at = STATEMENT_TIMESTAMP(),
+    lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
+    started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
+    worker_ids = worker_ids || to_jsonb(:worker_id::varchar)
+FROM chosen WHERE task.id = chosen.id
+RETURNING task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
+    task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
+    task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at
+
+-- name: renew
+-- Every lease of a worker at once, fenced by epoch; rows that another transaction is writing are passed over.
+WITH held AS MATERIALIZED (
+    SELECT task.id
+    FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
+    JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
+    WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+)
+UPDATE django_ox_oxtask AS task
+SET locked_at = STATEMENT_TIMESTAMP(),
+    lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8)
+FROM held WHERE task.id = held.id
+RETURNING task.id
+
+-- name: release
+-- A claim that never ran: the attempt is refunded, and the epoch moves so that the grant is void.
+WITH held AS MATERIALIZED (
+    SELECT task.id
+    FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
+    JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
+    WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task
+)
+UPDATE django_ox_oxtask AS task
+SET status = 'READY', attempts = attempts - 1, lease_epoch = lease_epoch + 1,
+    worker_ids = worker_ids - (jsonb_array_length(worker_ids) - 1),
+    started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+FROM held WHERE task.id = held.id
+RETURNING task.id

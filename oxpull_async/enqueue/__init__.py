@@ -1,0 +1,1 @@
+"""The algorithms of enqueueing, over the ports."""

@@ -1,0 +1,110 @@
+"""Joins concurrent calls into shared statements, without a timer and without a queue's delay.
+
+The first caller runs at once. While its statement is under way, further calls
+gather, and the next statement carries all of them; so a lone caller pays
+nothing and a crowd pays one round trip together. Each caller is answered only
+when its row is durable.
+
+A shared statement may not wait long for a competitor, since everybody waits
+with it: whoever shared in one that failed is told so, and goes alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+MAX_ROWS = 200
+MAX_BYTES = 1_000_000
+
+
+@dataclass(slots=True)
+class _Call(Generic[Item, Answer]):
+    item: Item
+    future: asyncio.Future[Answer]
+
+
+class Coalescer(Generic[Item, Answer]):
+    """One kind of shared statement. Belongs to the event loop in which it's first used."""
+
+    def __init__(
+        self, run: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], size_of: Callable[[Item], int]
+    ) -> None:
+        self._run = run
+        self._size_of = size_of
+        self._busy = False
+        self._gathered: deque[_Call[Item, Answer]] = deque()
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def submit(self, item: Item) -> Answer:
+        """The item's answer from a statement of its own or a shared one.
+
+        Raises whatever that statement raised; the caller then runs the item
+        alone. A cancel before the statement begins withdraws the item.
+        """
+        if self._busy:
+            return await self._gather(item)
+        self._busy = True
+        try:
+            (answer,) = await self._run([item])
+            return answer
+        finally:
+            self._next()
+
+    async def drain(self) -> None:
+        """Wait until every statement that is under way has ended."""
+        while self._flusher is not None and not self._flusher.done():
+            await asyncio.wait([self._flusher])
+
+    async def _gather(self, item: Item) -> Answer:
+        call: _Call[Item, Answer] = _Call(item, asyncio.get_running_loop().create_future())
+        self._gathered.append(call)
+        return await call.future
+
+    def _next(self) -> None:
+        """Begin the next statement in a task of its own, so that no caller's cancel can end it."""
+        batch = self._take()
+        if not batch:
+            self._busy = False
+            return
+        self._flusher = asyncio.get_running_loop().create_task(self._flush(batch))
+
+    def _take(self) -> list[_Call[Item, Answer]]:
+        batch: list[_Call[Item, Answer]] = []
+        size = 0
+        while self._gathered and len(batch) < MAX_ROWS and size < MAX_BYTES:
+            call = self._gathered.popleft()
+            if not call.future.done():  # done: its caller was cancelled meanwhile
+                batch.append(call)
+                size += self._size_of(call.item)
+        return batch
+
+    async def _flush(self, batch: list[_Call[Item, Answer]]) -> None:
+        try:
+            answers = await self._run([call.item for call in batch])
+        except BaseException as error:
+            _fail(batch, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for call, answer in zip(batch, answers, strict=True):
+                if not call.future.done():
+                    call.future.set_result(answer)
+        finally:
+            self._next()
+
+
+def _fail(batch: list[_Call[Item, Answer]], error: BaseException) -> None:
+    for call in batch:
+        if call.future.done():
+            continue
+        if isinstance(error, Exception):
+            call.future.set_exception(error)
+        else:
+            call.future.cancel()

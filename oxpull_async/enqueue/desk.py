@@ -1,0 +1,102 @@
+"""The enqueueing side of one Oxpull in transactions of its own: who runs alone, who shares, who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from oxpull_async.enqueue.coalescer import Coalescer
+from oxpull_async.enqueue.plain import insert_tasks
+from oxpull_async.enqueue.requests import Request
+from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of
+from oxpull_async.exceptions import PoolTimeout, StoreError
+from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
+
+SHARED_WAIT_SECONDS = 0.03
+"""How long a shared unique statement waits for a competitor before its calls go alone."""
+
+
+class Desk:
+    """Writes requests to a store. Plain and unique calls never share a statement."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._plain: Coalescer[NewTask, None] = Coalescer(self._insert_shared_tasks, _size)
+        self._unique: Coalescer[NewUnique, Attempt] = Coalescer(self._insert_shared_uniques, _unique_size)
+
+    async def insert(self, task: NewTask) -> None:
+        """Write one plain row."""
+        try:
+            await self._plain.submit(task)
+        except PoolTimeout:
+            raise
+        except StoreError:
+            await insert_tasks(self._store, [task], tried_before=True)
+
+    async def insert_unique(self, unique: NewUnique, *, wait_seconds: float) -> Inserted | Held:
+        """Write one unique row, or find the pending one. Raises: UniqueEnqueueRace."""
+        first: Attempt | None
+        try:
+            first = await self._unique.submit(unique)
+        except PoolTimeout:
+            raise
+        except StoreError:
+            first = None
+        return await insert_unique(self._store, unique, wait_seconds=wait_seconds, first=first)
+
+    async def insert_many(self, requests: Sequence[Request]) -> None:
+        """Write many plain rows in one transaction."""
+        if requests:
+            await insert_tasks(self._store, [request.task for request in requests])
+
+    async def insert_unique_many(
+        self, requests: Sequence[Request], *, wait_seconds: float
+    ) -> list[TaskRow | None]:
+        """Write many unique rows in one transaction: None for each new one, the pending row for the others.
+
+        A key's first occurrence is the new one, its repeats find it.
+        """
+        first: dict[str, Request] = {}
+        for request in requests:
+            first.setdefault(request.unique.key, request)
+        if not first:
+            return []
+        uniques = [request.unique for request in first.values()]
+        answers = await insert_uniques_together(self._store, uniques, wait_seconds=wait_seconds)
+        found = dict(zip(first, answers, strict=True))
+        return [_row(request, first, found) for request in requests]
+
+    async def drain(self) -> None:
+        """Wait for the shared statements that are under way."""
+        await self._plain.drain()
+        await self._unique.drain()
+
+    async def _insert_shared_tasks(self, tasks: Sequence[NewTask]) -> list[None]:
+        await self._store.insert_tasks(tasks)
+        return [None] * len(tasks)
+
+    async def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Sequence[Attempt]:
+        return await insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS)
+
+
+def now() -> datetime:
+    """This process's clock, as every enqueue stamps its rows."""
+    return datetime.now(UTC)
+
+
+def _row(request: Request, first: dict[str, Request], found: dict[str, Any]) -> TaskRow | None:
+    winner = first[request.unique.key]
+    match found[request.unique.key]:
+        case Held(row=row):
+            return row
+        case _:
+            return None if winner is request else row_of(winner.task)
+
+
+def _size(task: NewTask) -> int:
+    return len(task.args) + len(task.kwargs)
+
+
+def _unique_size(unique: NewUnique) -> int:
+    return _size(unique.task)

@@ -1,0 +1,119 @@
+"""From a call to the row that it asks for: everything that can be refused is refused here, before any SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from oxpull_async._ids import new_id
+from oxpull_async.core.arguments import PreparedArguments, prepare_arguments
+from oxpull_async.core.keys import own_key, unique_key_of
+from oxpull_async.core.names import check_run_after
+from oxpull_async.exceptions import InvalidArguments, InvalidTask
+from oxpull_async.ports import NewTask, NewUnique
+from oxpull_async.settings import Settings
+from oxpull_async.tasks import AnyTask, Call, Unique
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A row to write, its unique key if it has one, and the arguments for the caller's result."""
+
+    task: NewTask
+    key: str | None
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @property
+    def unique(self) -> NewUnique:
+        """The row with its key; only for a request that has one."""
+        assert self.key is not None
+        return NewUnique(self.key, self.task)
+
+
+def make_request(
+    task: AnyTask, call: Call, *, settings: Settings, unique: Unique | None, now: datetime
+) -> Request:
+    """The checked request for one call. Raises: InvalidArguments, InvalidTask."""
+    task.bind_arguments(call)
+    _check_queue(task, settings.queues)
+    prepared = prepare_arguments(task.path, call.args, call.kwargs)
+    options = task.options
+    row = NewTask(
+        id=new_id(),
+        task_path=task.path,
+        args=prepared.args_json,
+        kwargs=prepared.kwargs_json,
+        queue_name=options.queue_name,
+        priority=options.priority,
+        takes_context=options.takes_context,
+        backend_name=settings.backend_name,
+        run_after=None if options.run_after is None else check_run_after(options.run_after, now),
+        max_attempts=options.max_attempts or settings.max_attempts,
+        enqueued_at=now,
+    )
+    key = None if unique is None else _key(unique, task, call, row, prepared)
+    return Request(row, key, prepared.args, prepared.kwargs)
+
+
+def make_requests(
+    task: AnyTask,
+    calls: Iterable[Call | Sequence[Any]],
+    *,
+    settings: Settings,
+    unique: Unique | None,
+    now: datetime,
+) -> list[Request]:
+    """The checked requests for many calls. Raises: InvalidArguments naming the item's index."""
+    requests = []
+    for index, item in enumerate(calls):
+        call = _as_call(item, index, task)
+        try:
+            requests.append(make_request(task, call, settings=settings, unique=unique, now=now))
+        except InvalidArguments as error:
+            raise InvalidArguments(f"call {index}: {error}") from error
+    return requests
+
+
+def _as_call(item: object, index: int, task: AnyTask) -> Call:
+    if isinstance(item, Call):
+        return item
+    if isinstance(item, tuple | list):
+        return Call(tuple(item))
+    raise InvalidArguments(
+        f"call {index} of {task.path} is {item!r}; give a tuple of arguments, such as ({item!r},), "
+        "or Call(args, kwargs)"
+    )
+
+
+def _check_queue(task: AnyTask, queues: Collection[str] | None) -> None:
+    if queues is not None and task.options.queue_name not in queues:
+        raise InvalidTask(
+            f"{task.path} goes to the queue {task.options.queue_name!r}, but this Oxpull has queues={sorted(queues)}"
+        )
+
+
+def _key(unique: Unique, task: AnyTask, call: Call, row: NewTask, prepared: PreparedArguments) -> str:
+    if unique.by is None:
+        return unique_key_of(row.backend_name, row.task_path, row.queue_name, prepared)
+    if callable(unique.by):
+        scope, value = "function", unique.by(*call.args, **call.kwargs)
+    else:
+        scope, value = "parameters", _chosen(unique.by, task, call)
+    try:
+        return own_key(row.backend_name, row.task_path, row.queue_name, scope, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments(f"the unique key of {task.path} can't be made of {value!r}: {error}") from error
+
+
+def _chosen(names: tuple[str, ...], task: AnyTask, call: Call) -> dict[str, Any]:
+    if task.function is None:
+        raise InvalidTask(f"{task.path} is a reference without a signature, so Unique(by={names!r}) can't be read")
+    bound = task.signature.bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    unknown = [name for name in names if name not in bound.arguments]
+    if unknown:
+        raise InvalidTask(f"Unique(by={names!r}) of {task.path}: no parameter {', '.join(unknown)}")
+    return {name: bound.arguments[name] for name in names}

@@ -1,0 +1,183 @@
+"""Every error of this library, in one tree.
+
+::
+
+    OxpullError
+    ├── InvalidTask                a task or its options can't be used as declared
+    │   └── DuplicateTask          two functions claim one task path
+    ├── InvalidArguments           a value can't be stored (also a TypeError and a ValueError)
+    ├── InvalidSettings            the settings of an Oxpull can't be used (also a ValueError)
+    ├── NotOpen                    the Oxpull has no open connections
+    ├── WrongDatabase              the server or its tables aren't what this Oxpull needs
+    ├── TransactionRequired        a bound connection is in no transaction
+    ├── UniqueEnqueueRace          a unique enqueue couldn't be decided; nothing was written
+    ├── TransactionRolledBack      the server has undone the caller's whole transaction
+    ├── TaskResultDoesNotExist     no task row has this id
+    ├── TaskFailed                 the awaited task settled without success
+    └── StoreError                 the database refused or couldn't be reached
+        ├── ConnectionLost         the connection broke, or never came about
+        ├── PoolTimeout            no connection of the pool became free in time
+        ├── LockNotAvailable       a lock was held by others beyond the wait's bound
+        ├── DeadlockDetected       the server chose this transaction as a deadlock's victim
+        ├── SerializationFailure   the server couldn't serialise this transaction
+        ├── SavepointMissing       the savepoint is gone, and with it the transaction
+        ├── StatementTimeout       the statement ran beyond its bound
+        └── UniqueViolation        a row with this key exists already
+
+Database drivers' own exceptions never leave the library bare: they are the
+``__cause__`` of one of these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+class OxpullError(Exception):
+    """The root of every error that this library raises on purpose."""
+
+
+class InvalidTask(OxpullError):
+    """A task, or one of its options, can't be used as declared."""
+
+
+class DuplicateTask(InvalidTask):
+    """Two functions were registered under one task path."""
+
+
+class InvalidArguments(OxpullError, TypeError, ValueError):
+    """An argument can't be stored, or doesn't fit the task's signature. Nothing was written."""
+
+
+class InvalidSettings(OxpullError, ValueError):
+    """A setting of an ``Oxpull`` can't be used."""
+
+
+class NotOpen(OxpullError):
+    """The ``Oxpull`` is not open, so it has no connection to work with."""
+
+
+class WrongDatabase(OxpullError):
+    """The database can't serve: the engine is too old, tables are missing, or it's another one."""
+
+
+class TransactionRequired(OxpullError):
+    """A bound connection must be inside a transaction, and it is in none."""
+
+
+class UniqueEnqueueRace(OxpullError):
+    """A unique enqueue couldn't be decided. It has written nothing and may be retried.
+
+    ``retry`` says what to repeat: ``"call"`` (this enqueue alone) or
+    ``"transaction"`` (everything since the caller's BEGIN). ``reason`` is a
+    stable word for programs; the message is for people. The driver's error,
+    if there was one, is the ``__cause__``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        retry: Literal["call", "transaction"],
+        attempts: int = 1,
+        isolation_level: str | None = None,
+        holder_id: UUID | None = None,
+        holder_status: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry: Literal["call", "transaction"] = retry
+        self.attempts = attempts
+        self.isolation_level = isolation_level
+        self.holder_id = holder_id
+        self.holder_status = holder_status
+
+
+class TransactionRolledBack(OxpullError):
+    """The server has rolled back the caller's whole transaction; only the caller can retry it."""
+
+
+class TaskResultDoesNotExist(OxpullError):
+    """No task row has this id: it never existed, was rolled back, or was pruned."""
+
+
+class TaskFailed(OxpullError):
+    """The awaited task settled as FAILED, LOST or DISCARDED.
+
+    ``status`` is the row's status, ``errors`` the stored records, oldest
+    first, each with ``exception_class_path`` and ``traceback``.
+    """
+
+    def __init__(self, message: str, *, task_id: UUID, status: str, errors: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+        self.status = status
+        self.errors = errors
+
+
+class StoreError(OxpullError):
+    """The database refused a statement or couldn't be reached.
+
+    ``transient`` is true where the same work may succeed if it is repeated.
+    ``code`` is the server's own: an SQLSTATE (PostgreSQL), an error number
+    (MySQL family) or an extended result code (SQLite); None where the error
+    came from the client's side.
+    """
+
+    transient = False
+
+    def __init__(self, message: str, *, code: str | int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ConnectionLost(StoreError):
+    """The connection broke or couldn't be made; whether a COMMIT under way took effect is unknown."""
+
+    transient = True
+
+
+class PoolTimeout(StoreError):
+    """Every connection of the pool stayed busy for as long as the caller may wait."""
+
+    transient = True
+
+
+class LockNotAvailable(StoreError):
+    """Another transaction held a lock for longer than this wait's bound."""
+
+    transient = True
+
+
+class DeadlockDetected(StoreError):
+    """The server ended a deadlock by choosing this transaction as its victim."""
+
+    transient = True
+
+
+class SerializationFailure(StoreError):
+    """This transaction's snapshot can't be reconciled with what others have committed."""
+
+    transient = True
+
+
+class SavepointMissing(StoreError):
+    """The savepoint no longer exists: the server has dropped the transaction that held it."""
+
+
+class StatementTimeout(StoreError):
+    """The server stopped the statement, for it ran too long or was cancelled."""
+
+    transient = True
+
+
+class UniqueViolation(StoreError):
+    """A row with this key exists already. ``table`` is the table's name where the server told it."""
+
+    def __init__(self, message: str, *, code: str | int | None = None, table: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.table = table

@@ -1,0 +1,284 @@
+"""What a store can do, operation by operation: the seam between the library and its databases.
+
+Ids are ``uuid.UUID``, instants are aware UTC datetimes, JSON travels as text.
+Every operation that writes is one transaction of the store's own, READ
+COMMITTED where the engine has levels, and all or nothing. A lost race is part
+of the answer; a ``StoreError`` means that nothing was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+from uuid import UUID
+
+from oxpull_async.core.settlements import Settlement
+from oxpull_async.core.statuses import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine has, and what it can't do."""
+
+    engine: str
+    server_version: str
+    skip_locked: bool
+    """Claimers pass over each other's rows instead of waiting for them."""
+    notifications: bool
+    """The server can wake a waiting worker."""
+    own_snapshot_levels: bool
+    """A caller's transaction may read from a snapshot older than what others have committed."""
+    fine_lock_timeout: bool
+    """A wait for a lock can be bounded in milliseconds; elsewhere the bound is whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task row to be inserted as READY. ``args`` and ``kwargs`` are JSON text."""
+
+    id: UUID
+    task_path: str
+    args: str
+    kwargs: str
+    queue_name: str
+    priority: int
+    takes_context: bool
+    backend_name: str
+    run_after: datetime | None
+    max_attempts: int
+    enqueued_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewUnique:
+    """A task row to be inserted only if no pending one holds ``key``."""
+
+    key: str
+    task: NewTask
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task row as it is stored. The five JSON columns are texts."""
+
+    id: UUID
+    task_path: str
+    args: str
+    kwargs: str
+    queue_name: str
+    priority: int
+    takes_context: bool
+    backend_name: str
+    status: str
+    run_after: datetime | None
+    attempts: int
+    max_attempts: int
+    return_value: str | None
+    errors: str
+    worker_ids: str
+    enqueued_at: datetime
+    started_at: datetime | None
+    last_attempted_at: datetime | None
+    finished_at: datetime | None
+    locked_by: str | None
+    locked_at: datetime | None
+    lease_expires_at: datetime | None
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """The key was free: lock and task row are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The key's lock names ``task_id``. ``row`` is that task row, None where it's gone."""
+
+    task_id: UUID | None
+    row: TaskRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A competitor has the key, and its lock can't be seen yet (or no longer): look again."""
+
+
+Attempt: TypeAlias = Inserted | Held | Unseen
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """A lock to be pointed at a new task row, provided that it still names ``stale_task_id``."""
+
+    unique: NewUnique
+    stale_task_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Up to ``limit`` rows of the given task paths (and queues, unless None) for one worker."""
+
+    worker_id: str
+    task_paths: Sequence[str]
+    queues: Sequence[str] | None
+    limit: int
+    lease_seconds: float
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A row granted to a worker: what it needs to run it and to prove its right to settle it."""
+
+    id: UUID
+    task_path: str
+    args: str
+    kwargs: str
+    queue_name: str
+    priority: int
+    takes_context: bool
+    backend_name: str
+    attempts: int
+    max_attempts: int
+    errors: str
+    worker_ids: str
+    lease_epoch: int
+    enqueued_at: datetime
+    lease_expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attempt ended with, fenced by the epoch under which it was granted.
+
+    ``errors`` is the whole list as JSON text: what the claim had, plus this
+    attempt's record. ``run_after`` is set for a retry alone. A unique task's
+    lock is deleted with a success.
+    """
+
+    id: UUID
+    lease_epoch: int
+    settlement: Settlement
+    errors: str
+    run_after: datetime | None
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What one reaping pass did."""
+
+    requeued: Sequence[UUID]
+    lost: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one pruning pass deleted."""
+
+    tasks: int
+    locks: int
+
+
+class Store(Protocol):
+    """A database with the queue's tables in it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Known once the store is open."""
+        ...
+
+    async def open(self) -> None:
+        """Connect. Raises: ConnectionLost, WrongDatabase. Needs no tables."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection, within a bound."""
+        ...
+
+    async def migrate(self, *, lean: bool = False) -> Sequence[str]:
+        """Create what is missing; safe beside other processes doing the same. Returns the new steps' names."""
+        ...
+
+    async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
+        """Insert all rows or none. Raises: UniqueViolation where an id exists already."""
+        ...
+
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float
+    ) -> Sequence[Attempt]:
+        """Try every key once, in key order, and answer in the order given. The keys must differ.
+
+        Waits at most about ``wait_seconds`` for a competitor's open
+        transaction, then raises LockNotAvailable with nothing written. On
+        some engines one lost key leaves the others inserted, on none is a
+        lock without its task row or the other way about.
+        """
+        ...
+
+    async def insert_unique_together(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float, passes: int
+    ) -> Sequence[Attempt]:
+        """Decide every key in one transaction: each answer is ``Inserted`` or a pending ``Held``.
+
+        Stale holders are taken over on the way. An ``Unseen`` among the
+        answers means that ``passes`` were not enough: nothing was written.
+        """
+        ...
+
+    async def read_holder(self, key: str) -> Attempt:
+        """What the key's lock says now: ``Held``, or ``Unseen`` where there is no lock."""
+        ...
+
+    async def take_over(self, take_over: TakeOver, *, wait_seconds: float) -> Attempt:
+        """Point a stale lock at the new task row, by compare-and-swap on the task id it named.
+
+        The old holder's row is locked and read again first: ``Held`` with its
+        row if it's pending again, ``Unseen`` if the lock has moved meanwhile.
+        """
+        ...
+
+    async def get_task(self, task_id: UUID) -> TaskRow | None:
+        """The task row as last committed."""
+        ...
+
+    async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
+        """Those of the task rows that exist, in any order."""
+        ...
+
+    async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
+        """Grant READY rows that are due, by priority then age; each grant spends an attempt."""
+        ...
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
+        """Write outcomes whose epoch still holds on a RUNNING or LOST row; returns the ids that landed."""
+        ...
+
+    async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:
+        """Give claimed rows back unrun, their attempt refunded; returns the ids that landed."""
+        ...
+
+    async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
+        """Extend the leases still held by this worker at their epochs; returns the ids extended."""
+        ...
+
+    async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:
+        """Put rows of expired leases back, or mark them LOST where no attempt is left."""
+        ...
+
+    async def retry(self, task_ids: Sequence[UUID]) -> Sequence[UUID]:
+        """Grant FAILED and LOST rows one further attempt; returns the ids that changed."""
+        ...
+
+    async def discard(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
+        """Settle READY, WAITING, FAILED and LOST rows as DISCARDED; returns the ids that changed."""
+        ...
+
+    async def prune(
+        self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
+    ) -> Pruned:
+        """Delete up to ``limit`` settled rows and up to ``limit`` stale locks; ticks lose their reference."""
+        ...

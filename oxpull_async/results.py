@@ -1,0 +1,178 @@
+"""What callers hold in their hands: a task row as a pydantic model, and how to wait for it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from oxpull_async.core.statuses import SETTLED, TaskStatus
+from oxpull_async.exceptions import NotOpen, StoreError, TaskFailed
+from oxpull_async.ports import NewTask, TaskRow
+
+
+class ResultSource(Protocol):
+    """Who can read a task row again: the ``Oxpull`` that a result came from."""
+
+    async def read_row(self, task_id: UUID) -> TaskRow:
+        """The row as committed. Raises: TaskResultDoesNotExist."""
+        ...
+
+    async def settled_row(self, task_id: UUID, timeout: float | None) -> TaskRow:
+        """The row once it's settled. Raises: TimeoutError, TaskResultDoesNotExist."""
+        ...
+
+
+class TaskResult(BaseModel):
+    """A task row as it was read. ``refresh`` reads it again, ``wait`` waits until it's settled.
+
+    Instants are aware, in UTC. ``return_value`` is what JSON makes of it, and
+    None until the task has succeeded. ``errors`` has one record for each
+    failed attempt, oldest first: ``exception_class_path`` and ``traceback``.
+    """
+
+    model_config = ConfigDict(validate_assignment=False)
+
+    id: UUID
+    task_path: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue_name: str
+    priority: int
+    backend_name: str
+    status: TaskStatus
+    run_after: datetime | None
+    attempts: int
+    max_attempts: int
+    return_value: Any
+    errors: list[dict[str, Any]]
+    worker_ids: list[str]
+    enqueued_at: datetime
+    started_at: datetime | None
+    last_attempted_at: datetime | None
+    finished_at: datetime | None
+
+    _source: ResultSource | None = PrivateAttr(default=None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the task is settled: SUCCESSFUL, FAILED, LOST or DISCARDED."""
+        return self.status in SETTLED
+
+    async def refresh(self) -> TaskResult:
+        """Read the row again, into this object, and return it. Raises: TaskResultDoesNotExist."""
+        self._take(await self._reader().read_row(self.id))
+        return self
+
+    async def wait(self, timeout: float | None = None) -> Any:
+        """Wait until the task is settled and return its value; ``timeout`` in seconds, None for ever.
+
+        Raises: TaskFailed for FAILED, LOST and DISCARDED, TimeoutError, and
+        TaskResultDoesNotExist if the row is gone.
+        """
+        self._take(await self._reader().settled_row(self.id, timeout))
+        if self.status is not TaskStatus.SUCCESSFUL:
+            raise TaskFailed(_failure(self), task_id=self.id, status=self.status, errors=self.errors)
+        return self.return_value
+
+    def _reader(self) -> ResultSource:
+        if self._source is None:
+            raise NotOpen("this result came from no Oxpull, so it can't be read again; use ox.get_result(id)")
+        return self._source
+
+    def _take(self, row: TaskRow) -> None:
+        for name, value in _fields(row).items():
+            setattr(self, name, value)
+
+
+class EnqueueResult(TaskResult):
+    """The task that an enqueue led to. ``created`` is False where a pending one was there already."""
+
+    created: bool
+
+
+def task_result(row: TaskRow, source: ResultSource) -> TaskResult:
+    """A result over a stored row."""
+    result = TaskResult.model_construct(**_fields(row))
+    result._source = source
+    return result
+
+
+def duplicate_result(row: TaskRow, source: ResultSource) -> EnqueueResult:
+    """The result of an enqueue that found its task pending: the stored row, whatever was asked for."""
+    result = EnqueueResult.model_construct(created=False, **_fields(row))
+    result._source = source
+    return result
+
+
+def created_result(
+    task: NewTask, args: list[Any], kwargs: dict[str, Any], source: ResultSource
+) -> EnqueueResult:
+    """The result of a new task row, built from what was written."""
+    result = EnqueueResult.model_construct(
+        created=True,
+        id=task.id,
+        task_path=task.task_path,
+        args=args,
+        kwargs=kwargs,
+        queue_name=task.queue_name,
+        priority=task.priority,
+        backend_name=task.backend_name,
+        status=TaskStatus.READY,
+        run_after=task.run_after,
+        attempts=0,
+        max_attempts=task.max_attempts,
+        return_value=None,
+        errors=[],
+        worker_ids=[],
+        enqueued_at=task.enqueued_at,
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+    )
+    result._source = source
+    return result
+
+
+def _fields(row: TaskRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "task_path": row.task_path,
+        "args": json.loads(row.args),
+        "kwargs": json.loads(row.kwargs),
+        "queue_name": row.queue_name,
+        "priority": row.priority,
+        "backend_name": row.backend_name,
+        "status": _status(row),
+        "run_after": row.run_after,
+        "attempts": row.attempts,
+        "max_attempts": row.max_attempts,
+        "return_value": None if row.return_value is None else json.loads(row.return_value),
+        "errors": json.loads(row.errors),
+        "worker_ids": json.loads(row.worker_ids),
+        "enqueued_at": row.enqueued_at,
+        "started_at": row.started_at,
+        "last_attempted_at": row.last_attempted_at,
+        "finished_at": row.finished_at,
+    }
+
+
+def _status(row: TaskRow) -> TaskStatus:
+    try:
+        return TaskStatus(row.status)
+    except ValueError:
+        raise StoreError(
+            f"task row {row.id} has the status {row.status!r}, which this version of oxpull_async doesn't know"
+        ) from None
+
+
+def _failure(result: TaskResult) -> str:
+    words = f"task {result.task_path} ({result.id}) ended as {result.status} after {result.attempts} attempt(s)"
+    if not result.errors:
+        return words
+    last = result.errors[-1]
+    lines = str(last.get("traceback", "")).strip().splitlines()
+    return f"{words}: {lines[-1] if lines else last.get('exception_class_path')}"

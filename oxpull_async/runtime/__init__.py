@@ -1,0 +1,1 @@
+"""What moves time along: waiting, hooks, workers and their services."""

@@ -1,0 +1,56 @@
+"""Hints within a process that something has happened. Nobody depends on one: every reader also polls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+
+class SettleHints:
+    """Wakes those who wait for a task of this process to be settled."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[UUID, set[asyncio.Event]] = {}
+
+    def settled(self, task_ids: Iterable[UUID]) -> None:
+        """Tell that these rows have just been settled (or changed)."""
+        for task_id in task_ids:
+            for event in self._waiting.get(task_id, ()):
+                event.set()
+
+    @contextmanager
+    def subscribed(self, task_id: UUID) -> Iterator[asyncio.Event]:
+        """An event that is set at each hint. Subscribe first, then read, or a hint falls in between."""
+        event = asyncio.Event()
+        events = self._waiting.setdefault(task_id, set())
+        events.add(event)
+        try:
+            yield event
+        finally:
+            events.discard(event)
+            if not events:
+                self._waiting.pop(task_id, None)
+
+
+class ReadyHints:
+    """Wakes idle workers of this process when a row was enqueued."""
+
+    def __init__(self) -> None:
+        self._events: set[asyncio.Event] = set()
+
+    def enqueued(self) -> None:
+        """Tell that there may be something to claim."""
+        for event in self._events:
+            event.set()
+
+    @contextmanager
+    def subscribed(self) -> Iterator[asyncio.Event]:
+        """An event that is set at each hint; clear it before looking."""
+        event = asyncio.Event()
+        self._events.add(event)
+        try:
+            yield event
+        finally:
+            self._events.discard(event)

@@ -1,0 +1,48 @@
+"""Single passes that keep the tables in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from oxpull_async.core.leases import REAP_LIMIT
+from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.enqueue.contention import retrying
+from oxpull_async.ports import Pruned, Reaped, Store
+from oxpull_async.runtime.hints import ReadyHints, SettleHints
+
+_PRUNABLE = (TaskStatus.SUCCESSFUL, TaskStatus.DISCARDED)
+_FAILED = (TaskStatus.FAILED, TaskStatus.LOST)
+_PRUNE_CHUNK = 1000
+
+
+class Upkeep:
+    """Reaping and pruning over the open store."""
+
+    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints) -> None:
+        self._store = store
+        self._settled = settled
+        self._ready = ready
+
+    async def reap(self, lease_seconds: float) -> Reaped:
+        """One pass, within one transaction."""
+        now = datetime.now(UTC)
+        reap = partial(self._store().reap, lease_seconds=lease_seconds, limit=REAP_LIMIT, now=now)
+        reaped = await retrying(reap)
+        self._settled.settled(reaped.lost)
+        if reaped.requeued:
+            self._ready.enqueued()
+        return reaped
+
+    async def prune(self, older_than_seconds: float, *, include_failed: bool) -> Pruned:
+        """Chunk by chunk, until a pass finds less than a chunk."""
+        statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
+        before = datetime.now(UTC) - timedelta(seconds=older_than_seconds)
+        total = Pruned(0, 0)
+        while True:
+            prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
+            done = await retrying(prune)
+            total = Pruned(total.tasks + done.tasks, total.locks + done.locks)
+            if done.tasks < _PRUNE_CHUNK and done.locks < _PRUNE_CHUNK:
+                return total

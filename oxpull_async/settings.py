@@ -1,0 +1,107 @@
+"""The settings of one ``Oxpull``: a frozen model, checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from oxpull_async.core.backoff import Backoff
+from oxpull_async.core.durations import seconds
+from oxpull_async.exceptions import InvalidSettings
+
+_PREFIX = "OXPULL_"
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Durations are seconds, or a ``timedelta`` where they are given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    database: str | None = None
+    """Where the tables live; None reads ``OXPULL_DATABASE_URL`` when the Oxpull is opened."""
+    backend_name: str = Field(default="default", min_length=1, max_length=128)
+    queues: tuple[str, ...] | None = None
+    """Queue names that tasks may use; None accepts any."""
+    max_attempts: int = Field(default=3, ge=1, le=32767)
+    lease: float = Field(default=300.0, ge=1)
+    backoff: Backoff = Backoff()
+    unique_wait: float = Field(default=10.0, gt=0)
+    """How long a unique enqueue in a transaction of our own waits for a competitor's open one."""
+    unique_tasks: frozenset[str] = frozenset()
+    """Task paths that are unique although their declaration doesn't say so."""
+    pool_size: int = Field(default=10, ge=1)
+    connect_timeout: float = Field(default=5.0, gt=0)
+    pool_timeout: float = Field(default=30.0, gt=0)
+    """How long an operation waits for a free connection of the pool."""
+    close_timeout: float = Field(default=5.0, gt=0)
+    statement_timeout: float = Field(default=60.0, gt=0)
+    """The longest that one statement of ours may take."""
+    statement_cache: bool = True
+    """False prepares no named statements: for PgBouncer in transaction mode."""
+    synchronous: Literal["NORMAL", "FULL"] = "FULL"
+    """SQLite's durability: FULL survives a power cut, NORMAL may lose the last commits then."""
+
+    @field_validator(
+        "lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout", mode="before"
+    )
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return value.total_seconds() if isinstance(value, timedelta) else seconds(value, "a duration")
+
+    @field_validator("queues", "unique_tasks", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(  # noqa: TRY004 - pydantic reports a ValueError as the setting's own
+                f"must be a list of names, not the one string {value!r}"
+            )
+        return value
+
+
+def make_settings(given: Mapping[str, Any]) -> Settings:
+    """The settings given by keyword; ``None`` stands for the default.
+
+    Raises: InvalidSettings naming the setting and what is wrong with it.
+    """
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except (ValidationError, TypeError) as error:
+        raise InvalidSettings(_words(error)) from error
+
+
+def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What ``OXPULL_…`` variables say: ``OXPULL_DATABASE_URL`` and one variable per setting.
+
+    Lists are separated by commas.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[str, Any] = {}
+    for name in Settings.model_fields:
+        variable = _PREFIX + ("DATABASE_URL" if name == "database" else name.upper())
+        if variable in environ and name != "backoff":
+            found[name] = _parsed(name, environ[variable])
+    return found
+
+
+def _parsed(name: str, text: str) -> Any:
+    if name in ("queues", "unique_tasks"):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if name in ("lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"):
+        return float(text)
+    if name in ("statement_cache",) and text.lower() in ("1", "0", "true", "false", "yes", "no"):
+        return text.lower() in ("1", "true", "yes")
+    return text
+
+
+def _words(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return str(error)
+    parts = []
+    for detail in error.errors(include_url=False):
+        name = ".".join(str(part) for part in detail["loc"])
+        parts.append(f"setting {name}: {detail['msg']} (given: {detail.get('input')!r})")
+    return "; ".join(parts)

@@ -1,0 +1,371 @@
+"""Tasks: functions that can be enqueued, and what is said of them once, at their declaration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+
+from oxpull_async.core.durations import Duration, seconds
+from oxpull_async.core.names import (
+    check_max_attempts,
+    check_priority,
+    check_queue_name,
+    check_task_path,
+    check_timeout,
+)
+from oxpull_async.exceptions import DuplicateTask, InvalidArguments, InvalidTask, NotOpen
+from oxpull_async.results import EnqueueResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyTask: TypeAlias = "Task[Any, Any]"
+BackoffChoice: TypeAlias = "Callable[..., float | timedelta | None]"
+
+
+class Call(NamedTuple):
+    """The arguments of one call, for the ``_many`` forms where a plain tuple can't hold keywords."""
+
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """What makes two calls of a task the same while one of them is pending.
+
+    By default the task's path, its queue and all arguments, as they are
+    written: ``f(1)`` and ``f(a=1)`` differ. That key is shared with Django
+    processes on the same tables. ``by`` names the parameters that count, or
+    is a function of the arguments that returns any JSON value; such a key is
+    this library's own, and Django processes don't know it.
+    """
+
+    by: tuple[str, ...] | Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        names = self.by
+        if names is None or callable(names):
+            return
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
+            raise InvalidTask(
+                f"Unique(by=…) takes a tuple of parameter names or a function, not {names!r}; "
+                'for one parameter write by=("name",)'
+            )
+        object.__setattr__(self, "by", tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """What a task's row and its runs get. ``None`` stands for the settings' default."""
+
+    queue_name: str = "default"
+    priority: int = 0
+    run_after: datetime | timedelta | float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    backoff: float | Callable[..., Any] | None = None
+    takes_context: bool = False
+    unique: Unique | None = None
+    wait: float | None = None
+    """How long a unique enqueue waits for a competitor's open transaction, in seconds."""
+
+
+class TaskContext(Protocol):
+    """What a task with ``takes_context=True`` gets as its first argument."""
+
+    @property
+    def id(self) -> Any:
+        """The task row's id."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        ...
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the row has in all."""
+        ...
+
+
+class Enqueuer(Protocol):
+    """Who writes task rows: an ``Oxpull``."""
+
+    async def enqueue_call(
+        self, task: AnyTask, call: Call, *, force_unique: bool = False
+    ) -> EnqueueResult: ...
+
+    async def enqueue_calls(
+        self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
+    ) -> list[EnqueueResult]: ...
+
+
+@dataclass
+class Home:
+    """Where a task belongs; a router's tasks share one that is filled when the router is included."""
+
+    enqueuer: Enqueuer | None = None
+
+
+class Task(Generic[P, R]):
+    """A function that can be enqueued. Calling it runs the function, here and now.
+
+    Made by ``@ox.task`` (or ``@router.task``); ``ox.reference`` makes one
+    without a function, for a task of another code base.
+    """
+
+    def __init__(
+        self, function: Callable[..., R] | None, path: str, options: TaskOptions, home: Home
+    ) -> None:
+        self.function = function
+        self.path = path
+        self.options = options
+        self._home = home
+        if function is not None:
+            update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.path}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.function is None:
+            raise InvalidTask(f"{self.path} is a reference to a task of another code base; it can't run here")
+        return self.function(*args, **kwargs)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+        """Write a task row, or find the pending one if the task is unique.
+
+        Raises: InvalidArguments before any SQL, StoreError, and for a unique task UniqueEnqueueRace.
+        """
+        return await self._enqueuer().enqueue_call(self, Call(args, kwargs))
+
+    async def enqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+        """As ``enqueue``, unique even if the task wasn't declared so."""
+        return await self._enqueuer().enqueue_call(self, Call(args, kwargs), force_unique=True)
+
+    async def enqueue_many(self, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
+        """One result for each call, in order, in one transaction: all of them or none.
+
+        A call is a tuple of arguments, or ``Call(args, kwargs)``.
+        """
+        return await self._enqueuer().enqueue_calls(self, calls)
+
+    async def enqueue_unique_many(self, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
+        """As ``enqueue_many``, unique even if the task wasn't declared so."""
+        return await self._enqueuer().enqueue_calls(self, calls, force_unique=True)
+
+    def using(
+        self,
+        *,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        run_after: datetime | timedelta | float | None = None,
+        max_attempts: int | None = None,
+        wait: Duration | None = None,
+    ) -> Task[P, R]:
+        """A copy with other options; what isn't given stays. Raises: InvalidTask."""
+        given = {
+            "queue_name": queue_name,
+            "priority": priority,
+            "run_after": run_after,
+            "max_attempts": max_attempts,
+            "wait": wait,
+        }
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return Task(self.function, self.path, checked(replace(self.options, **changes)), self._home)
+
+    def bind_arguments(self, call: Call) -> None:
+        """Check that the call fits the function. Raises: InvalidArguments."""
+        if self.function is None or self._fits(call):
+            return
+        try:
+            self.signature.bind(*call.args, **call.kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self.path}{self.signature}: {error}") from error
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The parameters that a caller gives: the function's, without the context."""
+        assert self.function is not None
+        signature = inspect.signature(self.function)
+        if not self.options.takes_context:
+            return signature
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @cached_property
+    def _positional_range(self) -> tuple[int, int]:
+        """How many positional arguments alone make a valid call; (1, 0) where that needs a closer look."""
+        parameters = list(self.signature.parameters.values())
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if any(parameter.kind not in plain for parameter in parameters):
+            return 1, 0
+        required = sum(parameter.default is inspect.Parameter.empty for parameter in parameters)
+        return required, len(parameters)
+
+    def _fits(self, call: Call) -> bool:
+        least, most = self._positional_range
+        return not call.kwargs and least <= len(call.args) <= most
+
+    def _enqueuer(self) -> Enqueuer:
+        if self._home.enqueuer is None:
+            raise NotOpen(
+                f"{self.path} was declared on a TaskRouter that no Oxpull includes; call ox.include(router) first"
+            )
+        return self._home.enqueuer
+
+
+class TaskMaker:
+    """Declares tasks by decorator: the part that ``Oxpull`` and ``TaskRouter`` share."""
+
+    def __init__(self) -> None:
+        self._home = Home()
+        self._tasks: dict[str, AnyTask] = {}
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        takes_context: Literal[True],
+        queue_name: str = ...,
+        priority: int = ...,
+        run_after: datetime | Duration | None = ...,
+        max_attempts: int | None = ...,
+        timeout: Duration | None = ...,
+        backoff: Duration | BackoffChoice | None = ...,
+        unique: bool | Unique = ...,
+    ) -> ContextTaskDecorator: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        takes_context: Literal[False] = ...,
+        queue_name: str = ...,
+        priority: int = ...,
+        run_after: datetime | Duration | None = ...,
+        max_attempts: int | None = ...,
+        timeout: Duration | None = ...,
+        backoff: Duration | BackoffChoice | None = ...,
+        unique: bool | Unique = ...,
+    ) -> TaskDecorator: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a function as a task: ``@ox.task`` or ``@ox.task(unique=True, …)``.
+
+        Takes any named function, sync or async, also a nested one (which only
+        a process that has declared it can run). Raises: InvalidTask,
+        DuplicateTask.
+        """
+        if function is not None:
+            return self._declare(function, make_options({}))
+        made = make_options(options)
+        return lambda decorated: self._declare(decorated, made)
+
+    def _declare(self, function: Callable[..., Any], options: TaskOptions) -> AnyTask:
+        task: AnyTask = Task(function, task_path(function), options, self._home)
+        if options.takes_context and not inspect.signature(function).parameters:
+            raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
+        if (known := self._tasks.get(task.path)) is not None and known.function is not function:
+            raise DuplicateTask(f"the task path {task.path} is taken by {known.function!r}")
+        self._tasks[task.path] = task
+        return task
+
+
+class TaskDecorator(Protocol):
+    """What ``ox.task(…)`` with options returns."""
+
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class ContextTaskDecorator(Protocol):
+    """What ``ox.task(takes_context=True, …)`` returns: callers don't give the context."""
+
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> Task[P, R]: ...
+
+
+class TaskRouter(TaskMaker):
+    """Collects tasks of a module that doesn't know its ``Oxpull`` yet; ``ox.include(router)`` joins them."""
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        """The declared tasks, by path."""
+        return self._tasks
+
+    def join(self, enqueuer: Enqueuer, tasks: dict[str, AnyTask]) -> None:
+        """Belong to an Oxpull from now on, tasks declared later included.
+
+        Raises: InvalidTask if it belongs to another one.
+        """
+        if self._home.enqueuer not in (None, enqueuer):
+            raise InvalidTask("this TaskRouter belongs to another Oxpull already")
+        self._home.enqueuer = enqueuer
+        tasks.update(self._tasks)
+        self._tasks = tasks
+
+
+def task_path(function: Callable[..., Any]) -> str:
+    """``module.qualname``, the name under which rows know a function. Raises: InvalidTask."""
+    name = getattr(function, "__qualname__", None)
+    module = getattr(function, "__module__", None)
+    if not callable(function) or not name or not module or "<lambda>" in name.rsplit(".", 1)[-1]:
+        raise InvalidTask(f"a task must be a named function, not {function!r}; write it with `def`")
+    return check_task_path(f"{module}.{name}")
+
+
+def make_options(given: Mapping[str, Any]) -> TaskOptions:
+    """Checked options from keywords. Raises: InvalidTask naming the option."""
+    unknown = given.keys() - TaskOptions.__dataclass_fields__.keys()
+    if unknown:
+        raise InvalidTask(f"unknown task option(s) {', '.join(sorted(unknown))}")
+    options = {name: value for name, value in given.items() if value is not None}
+    unique = options.pop("unique", None)
+    return checked(TaskOptions(**options, unique=_unique(unique)))
+
+
+def checked(options: TaskOptions) -> TaskOptions:
+    """The options with every value checked and normalised."""
+    return replace(
+        options,
+        queue_name=check_queue_name(options.queue_name),
+        priority=check_priority(options.priority),
+        max_attempts=None if options.max_attempts is None else check_max_attempts(options.max_attempts),
+        timeout=None if options.timeout is None else check_timeout(options.timeout),
+        wait=None if options.wait is None else _wait(options.wait),
+        backoff=_backoff(options.backoff),
+    )
+
+
+def _unique(value: object) -> Unique | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Unique()
+    if isinstance(value, Unique):
+        return value
+    raise InvalidTask(f"unique takes True, False or Unique(…), not {value!r}")
+
+
+def _wait(value: Any) -> float:
+    try:
+        return seconds(value, "wait")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(str(error)) from error
+
+
+def _backoff(value: Any) -> Any:
+    if value is None or callable(value):
+        return value
+    try:
+        return seconds(value, "backoff")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{error}; backoff takes seconds, a timedelta or a function") from error

@@ -1,0 +1,224 @@
+"""The keys of unique tasks, against vectors made by running the Django side."""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import decimal
+import enum
+import hashlib
+import json
+import pathlib
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oxpull_async.core.arguments import prepare_arguments
+from oxpull_async.core.keys import own_key, unique_key, unique_key_from_json, unique_key_of, window_start
+from oxpull_async.exceptions import InvalidArguments
+
+VECTORS: list[dict[str, Any]] = json.loads(
+    (pathlib.Path(__file__).parent / "unique_key_vectors.json").read_text(encoding="utf-8")
+)
+HASHED = [vector for vector in VECTORS if "sha256" in vector]
+REFUSED = [vector for vector in VECTORS if "raises" in vector]
+UNSTORABLE = {
+    "NUL",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e400 literal is inf",
+    "lone high surrogate",
+    "lone low surrogate",
+}
+STORABLE = [
+    vector for vector in HASHED if vector["name"] not in UNSTORABLE and isinstance(vector["kwargs"], dict)
+]
+MODULES = {
+    "array": array,
+    "collections": collections,
+    "datetime": datetime,
+    "decimal": decimal,
+    "enum": enum,
+    "uuid": uuid,
+}
+UTC = datetime.UTC
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+keys = st.text() | st.integers() | st.floats() | st.booleans() | st.none()
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(keys, inner),
+    max_leaves=20,
+)
+
+
+def arguments(vector: dict[str, Any]) -> Any:
+    return eval(vector["args_py"], dict(MODULES)) if "args_py" in vector else vector["args"]
+
+
+def key_of(*args: object, **kwargs: object) -> str:
+    return unique_key("default", "app.tasks.send", "default", args, kwargs)
+
+
+def named(vectors: list[dict[str, Any]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("vector", vectors, ids=[vector["name"] for vector in vectors])
+
+
+def test_all_vectors_are_here() -> None:
+    assert (len(HASHED), len(REFUSED)) == (92, 12)
+
+
+@named(HASHED)
+def test_a_key_is_the_one_the_django_side_computes(vector: dict[str, Any]) -> None:
+    key = unique_key(
+        vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"]
+    )
+
+    assert key == vector["sha256"]
+
+
+@named([vector for vector in HASHED if "canonical_payload" in vector])
+def test_a_key_is_the_digest_of_the_canonical_payload(vector: dict[str, Any]) -> None:
+    assert hashlib.sha256(vector["canonical_payload"].encode()).hexdigest() == vector["sha256"]
+
+
+@named(REFUSED)
+def test_values_without_a_json_form_have_no_key(vector: dict[str, Any]) -> None:
+    expected = {"TypeError": TypeError, "ValueError": ValueError}[vector["raises"]]
+
+    with pytest.raises(expected) as caught:
+        unique_key(
+            vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"]
+        )
+
+    assert type(caught.value) is expected
+    assert str(caught.value).startswith(vector["message"].split(";")[0])
+
+
+@named(STORABLE)
+def test_a_vectors_key_follows_from_its_texts_too(vector: dict[str, Any]) -> None:
+    backend, task_path, queue = vector["backend"], vector["task_path"], vector["queue"]
+
+    prepared = prepare_arguments(task_path, arguments(vector), vector["kwargs"])
+
+    key = unique_key_from_json(backend, task_path, queue, prepared.args_json, prepared.kwargs_json)
+    assert key == vector["sha256"]
+
+
+@named([vector for vector in HASHED if vector["name"] in UNSTORABLE])
+def test_a_vectors_value_that_has_a_key_may_be_refused_all_the_same(vector: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments):
+        prepare_arguments(vector["task_path"], arguments(vector), vector["kwargs"])
+
+
+@settings(deadline=None)
+@given(st.lists(values), st.dictionaries(st.text(), values))
+def test_a_key_from_the_texts_is_the_key_from_the_values(args: list[Any], kwargs: dict[str, Any]) -> None:
+    try:
+        prepared = prepare_arguments("app.tasks.send", args, kwargs)
+    except InvalidArguments:
+        return
+
+    from_json = unique_key_from_json(
+        "default", "app.tasks.send", "q", prepared.args_json, prepared.kwargs_json
+    )
+
+    assert from_json == unique_key("default", "app.tasks.send", "q", args, kwargs)
+    assert from_json == unique_key_of("default", "app.tasks.send", "q", prepared)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (((1, 2), {}), ((1,), {"b": 2}), False),
+        (((1,), {}), ((1,), {"b": None}), False),
+        ((("1",), {}), ((1,), {}), False),
+        (((1,), {}), ((1.0,), {}), False),
+        (((True,), {}), ((1,), {}), False),
+        ((((1, 2),), {}), (([1, 2],), {}), True),
+        ((({"a": 1, "b": {"c": 2, "d": 3}},), {}), (({"b": {"d": 3, "c": 2}, "a": 1},), {}), True),
+        (((), {"a": 1, "b": 2}), ((), {"b": 2, "a": 1}), True),
+        ((({1: "x"},), {}), (({"1": "x"},), {}), True),
+        (((b"x",), {}), (("x",), {}), True),
+    ],
+    ids=[
+        "positional and keyword differ",
+        "omitted and explicit default differ",
+        "text and number differ",
+        "int and float differ",
+        "bool and int differ",
+        "tuple and list are the same",
+        "order in dicts is irrelevant at every depth",
+        "order of keywords is irrelevant",
+        "int and text keys are the same",
+        "bytes and text are the same",
+    ],
+)
+def test_what_counts_as_the_same_call(one: Any, other: Any, same: bool) -> None:
+    assert (key_of(*one[0], **one[1]) == key_of(*other[0], **other[1])) is same
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "a\0b", "\ud800"], ids=repr)
+def test_values_that_no_database_stores_have_a_key_all_the_same(value: object) -> None:
+    assert len(key_of(value)) == 64
+
+
+def test_our_own_keys_are_apart_from_the_shared_ones_and_from_each_other() -> None:
+    found = {
+        own_key("default", "app.tasks.send", "q", "by", [1]),
+        own_key("default", "app.tasks.send", "q", "window", [1]),
+        own_key("default", "app.tasks.send", "q", "by", [2]),
+        own_key("default", "app.tasks.send", "other", "by", [1]),
+        own_key("other", "app.tasks.send", "q", "by", [1]),
+        unique_key("default", "app.tasks.send", "q", [1], {}),
+    }
+
+    assert len(found) == 6
+
+
+def test_our_own_keys_normalise_their_value_and_never_change() -> None:
+    payload = '["oxpull_async/unique/1","default","app.tasks.send","q","by",{"1":[2],"a":"x"}]'
+
+    key = own_key("default", "app.tasks.send", "q", "by", {"a": b"x", 1: (2,)})
+
+    assert key == hashlib.sha256(payload.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("now", "width", "start"),
+    [
+        (datetime.datetime(2026, 5, 4, 10, 59, 59, 999_999, UTC), 3600, (2026, 5, 4, 10, 0)),
+        (datetime.datetime(2026, 5, 4, 11, tzinfo=UTC), 3600, (2026, 5, 4, 11, 0)),
+        (datetime.datetime(1969, 12, 31, 23, 59, 30, tzinfo=UTC), 60, (1969, 12, 31, 23, 59)),
+        (
+            datetime.datetime(2026, 5, 4, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=5))),
+            86400,
+            (2026, 5, 3),
+        ),
+    ],
+)
+def test_a_window_starts_at_the_multiple_of_its_width_before_now(
+    now: datetime.datetime, width: float, start: tuple[int, ...]
+) -> None:
+    assert window_start(now, width) == datetime.datetime(*start, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+@given(
+    st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 1, 1), timezones=st.just(UTC)),
+    st.floats(min_value=1e-6, max_value=1e9),
+)
+def test_a_window_holds_its_own_start_and_now(now: datetime.datetime, width: float) -> None:
+    start = window_start(now, width)
+
+    assert start <= now < start + datetime.timedelta(microseconds=round(width * 1_000_000))
+    assert window_start(start, width) == start
+
+
+def test_a_window_without_width_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least a microsecond"):
+        window_start(datetime.datetime.now(UTC), 0)
