@@ -15,7 +15,8 @@ import anyio
 
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
-from oxpull_async.drivers import open_store
+from oxpull_async.drivers import SqlStore, open_store, session_factory
+from oxpull_async.enqueue.bound import Bound, BoundHost
 from oxpull_async.enqueue.desk import Desk
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen, TaskResultDoesNotExist
@@ -37,7 +38,7 @@ H = TypeVar("H", bound=Hook)
 class _Opened:
     """What exists only while the Oxpull is open, in the event loop that opened it."""
 
-    store: Store
+    store: SqlStore
     desk: Desk
     loop: asyncio.AbstractEventLoop
 
@@ -67,6 +68,7 @@ class Oxpull(TaskMaker):
         self._migrate_when_opened = False
         self._reader = Reader(lambda: self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
+        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness)
         self.actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
 
     @classmethod
@@ -225,6 +227,25 @@ class Oxpull(TaskMaker):
         created = iter(await self._created([r for r, row in zip(requests, rows, strict=True) if row is None]))
         return [next(created) if row is None else duplicate_result(row, self._reader) for row in rows]
 
+    def bind(self, connection: object) -> Bound:
+        """The same verbs inside the transaction that this connection (or session) is in.
+
+        Takes a connection of asyncpg, aiosqlite or asyncmy, an
+        ``AsyncConnection`` or ``AsyncSession`` of SQLAlchemy, or a handle of
+        ``oxpull_async.integrations``. What needs the server is checked at the
+        first enqueue. Raises: TypeError for anything else.
+        """
+        make_session = session_factory(connection)
+        return Bound(self._bound_host, lambda: self._require_open().store.join(make_session()))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Bound]:
+        """A transaction of our own with the same verbs: commits at the block's end, rolls back on an error."""
+        async with self._require_open().store.transaction() as joined:
+            bound = Bound(self._bound_host, lambda: joined)
+            yield bound
+        await self._announce(bound.created)
+
     # Results
 
     async def get_result(self, task_id: UUID | str) -> TaskResult:
@@ -318,12 +339,16 @@ class Oxpull(TaskMaker):
 
     async def _created(self, requests: Sequence[Request]) -> list[EnqueueResult]:
         results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
-        if results:
+        await self._announce(results)
+        return results
+
+    async def _announce(self, created: Sequence[EnqueueResult]) -> None:
+        """Tell of committed rows."""
+        if created:
             self._ready_hints.enqueued()
         if self._hooks.wants("enqueued"):
-            for result in results:
+            for result in created:
                 await self._hooks.call("enqueued", result)
-        return results
 
 
 async def enqueue(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:

@@ -8,7 +8,8 @@ of the answer; a ``StoreError`` means that nothing was decided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -30,6 +31,8 @@ class Capabilities:
     """The server can wake a waiting worker."""
     own_snapshot_levels: bool
     """A caller's transaction may read from a snapshot older than what others have committed."""
+    rechecks: bool
+    """What others have committed since can then be asked over another connection; elsewhere nobody else writes."""
     fine_lock_timeout: bool
     """A wait for a lock can be bounded in milliseconds; elsewhere the bound is whole seconds."""
 
@@ -281,4 +284,67 @@ class Store(Protocol):
         self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
     ) -> Pruned:
         """Delete up to ``limit`` settled rows and up to ``limit`` stale locks; ticks lose their reference."""
+        ...
+
+    async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:
+        """What the locks of these keys say now, asked over a connection outside the pool.
+
+        READ COMMITTED, so that it sees what a caller's snapshot can't, and
+        bounded in every wait. Raises: StoreError where it can't answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedAnswers:
+    """One answer for each key, as a caller's transaction sees it.
+
+    ``from_snapshot``: a pending ``Held`` may be out of date, since the
+    transaction reads as of its beginning. ``changed_rows_lockable``: rows
+    that others have changed since can still be read and locked as they are now.
+    """
+
+    answers: Sequence[Attempt]
+    from_snapshot: bool
+    changed_rows_lockable: bool
+
+
+class JoinedStore(Protocol):
+    """The part of a store that works inside a caller's transaction, on the caller's own connection.
+
+    Every call is one savepoint: an error leaves the transaction as it was
+    before the call, and TransactionRolledBack says that the server has undone
+    all of it. Nothing here begins, commits, rolls back or retries it.
+    """
+
+    def call(self, *, several: bool) -> AbstractAsyncContextManager[None]:
+        """What surrounds the operations of one call: calls on one connection wait for one another.
+
+        With ``several``, one savepoint around all of them, so that an error
+        undoes them together. Raises: TransactionRequired, WrongDatabase.
+        """
+        ...
+
+    async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
+        """Insert all rows or none."""
+        ...
+
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float | None, passes: int, current: bool
+    ) -> JoinedAnswers:
+        """Decide every key, as ``Store.insert_unique_together`` does, within the caller's transaction.
+
+        ``wait_seconds`` None leaves the bound on waiting to the caller's
+        database. ``current`` reads holders under row locks, as they are now
+        and not as the snapshot has them. An ``Unseen`` among the answers
+        means that nothing was written.
+        """
+        ...
+
+    async def unchanged(self, task_ids: Sequence[UUID]) -> bool:
+        """Whether these rows are known to be as the snapshot has them, or at least not committed otherwise."""
+        ...
+
+    async def isolation_level(self) -> str | None:
+        """The transaction's isolation level in the server's own word."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -147,17 +147,22 @@ def _fields(row: TaskRow) -> dict[str, Any]:
         "priority": row.priority,
         "backend_name": row.backend_name,
         "status": _status(row),
-        "run_after": row.run_after,
+        "run_after": _utc(row.run_after),
         "attempts": row.attempts,
         "max_attempts": row.max_attempts,
         "return_value": None if row.return_value is None else json.loads(row.return_value),
         "errors": json.loads(row.errors),
         "worker_ids": json.loads(row.worker_ids),
-        "enqueued_at": row.enqueued_at,
-        "started_at": row.started_at,
-        "last_attempted_at": row.last_attempted_at,
-        "finished_at": row.finished_at,
+        "enqueued_at": row.enqueued_at.astimezone(UTC),
+        "started_at": _utc(row.started_at),
+        "last_attempted_at": _utc(row.last_attempted_at),
+        "finished_at": _utc(row.finished_at),
     }
+
+
+def _utc(instant: datetime | None) -> datetime | None:
+    """A caller's connection may have read it in another time zone."""
+    return None if instant is None else instant.astimezone(UTC)
 
 
 def _status(row: TaskRow) -> TaskStatus:

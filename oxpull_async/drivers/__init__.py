@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from oxpull_async.drivers._joined.joining import session_factory
 from oxpull_async.drivers._store import SqlStore
 from oxpull_async.exceptions import InvalidSettings
-from oxpull_async.ports import Store
 from oxpull_async.settings import Settings
+
+__all__ = ["SqlStore", "open_store", "session_factory"]
 
 _ROOMS = {
     "postgresql": "postgres",
@@ -20,7 +22,7 @@ _ROOMS = {
 _EXTRAS = {"postgres": "asyncpg", "sqlite": "aiosqlite", "mysql": "asyncmy"}
 
 
-def open_store(url: str, settings: Settings) -> Store:
+def open_store(url: str, settings: Settings) -> SqlStore:
     """The store for a database URL; connects to nothing yet.
 
     Raises: InvalidSettings for a URL that no room serves, or whose driver isn't installed.

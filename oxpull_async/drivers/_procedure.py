@@ -47,6 +47,10 @@ class Result:
 Procedure: TypeAlias = Generator[Step, Result, T]
 
 
+class Undecided(StoreError):
+    """Raised by a procedure to have what surrounds it rolled back; its caller knows what to answer instead."""
+
+
 class Session(Protocol):
     """A connection as a procedure's runner sees it."""
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
 
 from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
     Claim,
     ClaimRequest,
+    JoinedAnswers,
     NewTask,
     NewUnique,
     Outcome,
@@ -53,6 +56,15 @@ class Pool(Protocol):
         ...
 
 
+    def begin(self) -> AbstractAsyncContextManager[JoinedSession]:
+        """A transaction of our own that lasts as long as the block: commits at its end, rolls back on an error."""
+        ...
+
+    async def recheck(self, procedure: Procedure[T]) -> T:
+        """Run a reading procedure on a READ COMMITTED connection outside the pool, every wait bounded."""
+        ...
+
+
 class TaskProcedures(Protocol):
     """``tasks.py`` of a room."""
 
@@ -75,6 +87,22 @@ class UniqueProcedures(Protocol):
     def read_holders(self, keys: Sequence[str]) -> Procedure[dict[str, Attempt]]: ...
 
     def take_over(self, request: TakeOver, wait_seconds: float) -> Procedure[Attempt]: ...
+
+
+class JoinedProcedures(Protocol):
+    """``joined.py`` of a room: each within a savepoint of a caller's transaction."""
+
+    def insert_tasks(self, tasks: Sequence[NewTask]) -> Procedure[None]: ...
+
+    def insert_unique(
+        self, uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int, current: bool
+    ) -> Procedure[JoinedAnswers]: ...
+
+    def unchanged(self, task_ids: Sequence[UUID]) -> Procedure[bool]: ...
+
+    def isolation_level(self) -> Procedure[str | None]: ...
+
+    def identify(self) -> Procedure[tuple[object, ...]]: ...
 
 
 class ClaimProcedures(Protocol):
@@ -119,9 +147,11 @@ class MaintenanceProcedures(Protocol):
 class Room:
     """One dialect."""
 
+    engine: str
     pool: Pool
     tasks: TaskProcedures
     unique: UniqueProcedures
+    joined: JoinedProcedures
     claims: ClaimProcedures
     outcomes: OutcomeProcedures
     maintenance: MaintenanceProcedures

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._joined.session import JoinedSession
+from oxpull_async.drivers._joined.store import Identities, JoinedSqlStore, Locks
+from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import NotOpen
 from oxpull_async.ports import (
@@ -15,6 +18,7 @@ from oxpull_async.ports import (
     Capabilities,
     Claim,
     ClaimRequest,
+    JoinedStore,
     NewTask,
     NewUnique,
     Outcome,
@@ -33,6 +37,8 @@ class SqlStore:
         self._room = room
         self._pool = room.pool
         self._capabilities: Capabilities | None = None
+        self._identities = Identities(room)
+        self._locks = Locks()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,8 +87,8 @@ class SqlStore:
             answers = await self._pool.transact(
                 self._decide_all(in_order, wait_seconds, passes), wait_seconds=wait_seconds
             )
-        except _Undecided as undecided:
-            answers = undecided.answers
+        except Undecided:
+            return [Unseen()] * len(uniques)
         return [answers[unique.key] for unique in uniques]
 
     def _decide_all(
@@ -93,7 +99,7 @@ class SqlStore:
             found = yield from self._room.unique.insert_together(chunk, wait_seconds, passes)
             answers |= dict(zip((unique.key for unique in chunk), found, strict=True))
         if any(isinstance(answer, Unseen) for answer in answers.values()):
-            raise _Undecided(answers)  # rolls the transaction back
+            raise Undecided("a key changed hands at each pass")
         return answers
 
     async def read_holder(self, key: str) -> Attempt:
@@ -103,6 +109,21 @@ class SqlStore:
         return await self._pool.transact(
             self._room.unique.take_over(take_over, wait_seconds), wait_seconds=wait_seconds
         )
+
+    async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:
+        return await self._pool.recheck(self._room.unique.read_holders(keys))
+
+    def join(self, session: JoinedSession) -> JoinedStore:
+        if session.engine != self._room.engine:
+            raise TypeError(
+                f"the bound connection is one of {session.engine}, but this Oxpull's database is {self._room.engine}"
+            )
+        return JoinedSqlStore(session, self._room, self._identities, self._locks)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[JoinedStore]:
+        async with self._pool.begin() as session:
+            yield JoinedSqlStore(session, self._room, self._identities, self._locks)
 
     async def get_task(self, task_id: UUID) -> TaskRow | None:
         return await self._pool.read(self._room.tasks.get(task_id))
@@ -143,14 +164,6 @@ class SqlStore:
         tasks = await self._pool.transact(maintenance.prune_tasks(statuses, finished_before, limit))
         locks = await self._pool.transact(maintenance.prune_locks(limit))
         return Pruned(tasks, locks)
-
-
-class _Undecided(Exception):
-    """Some keys couldn't be decided: carries the answers past the rollback."""
-
-    def __init__(self, answers: dict[str, Attempt]) -> None:
-        super().__init__()
-        self.answers = answers
 
 
 def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:

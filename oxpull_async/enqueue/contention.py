@@ -42,4 +42,4 @@ async def retrying(operation: Callable[[], Awaitable[T]], *, deadline: float | N
             if failures[kind] >= _ATTEMPTS[kind] or out_of_time:
                 raise
             pause = _PAUSE_SECONDS * 2 ** min(failures[SerializationFailure], _MAX_DOUBLINGS)
-        await anyio.sleep(random.uniform(0, pause))  # noqa: S311 - jitter, not a secret
+        await anyio.sleep(random.uniform(0, pause))

@@ -29,7 +29,8 @@ class Request:
     @property
     def unique(self) -> NewUnique:
         """The row with its key; only for a request that has one."""
-        assert self.key is not None
+        if self.key is None:
+            raise TypeError(f"a plain request of {self.task.task_path} has no unique key")
         return NewUnique(self.key, self.task)
 
 

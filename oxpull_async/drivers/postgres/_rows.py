@@ -19,11 +19,11 @@ def held(task_id: Any, row: Row) -> Held:
     return Held(task_id, task_row(row) if row[0] is not None else None)
 
 
-def attempt(row: Row) -> Attempt:
-    """One row of ``insert_unique``: inserted, the lock's key and task id, the holder's columns."""
-    if row[0]:
+def attempt(inserted: Any, key: str | None, task_id: Any, row: Row) -> Attempt:
+    """What ``insert_unique`` says of one key: inserted, or the lock's key and task id with the holder's columns."""
+    if inserted:
         return Inserted()
-    return Unseen() if row[1] is None else held(row[2], row[3:])
+    return Unseen() if key is None else held(task_id, row)
 
 
 def task_values(task: NewTask) -> dict[str, Any]:
@@ -70,6 +70,8 @@ def unique_arrays(uniques: Sequence[NewUnique]) -> dict[str, list[Any]]:
     return {"keys": [unique.key for unique in uniques], **task_arrays([unique.task for unique in uniques])}
 
 
-def milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float | None) -> str | None:
     """A bound as PostgreSQL's settings take it; zero would mean for ever, so it is at least 1 ms."""
+    if seconds is None:
+        return None
     return f"{max(1, round(seconds * 1000))}ms"

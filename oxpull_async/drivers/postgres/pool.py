@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import anyio
 import asyncpg
 
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
 from oxpull_async.ports import Capabilities
 from oxpull_async.settings import Settings
@@ -21,6 +23,14 @@ T = TypeVar("T")
 _APPLICATION = "oxpull_async"
 _CLEANUP_SECONDS = 2.0
 _OLDEST = 13
+_RECHECKS = 4
+_RECHECK_SECONDS = 2.0
+# SET LOCAL, so that a pooler's server session doesn't keep the bounds. A migration waiting for the caller's own
+# locks would make the recheck wait for the caller, which waits for the recheck: hence the short bound on locks.
+_RECHECK_BEGIN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
+    "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'"
+)
 
 
 class Connection:
@@ -58,6 +68,7 @@ class Pool:
         self._url = url
         self._settings = settings
         self._pool: asyncpg.Pool[Any] | None = None
+        self._rechecks = anyio.Semaphore(_RECHECKS)
 
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
@@ -103,12 +114,13 @@ class Pool:
             skip_locked=True,
             notifications=self._settings.statement_cache,
             own_snapshot_levels=True,
+            rechecks=True,
             fine_lock_timeout=True,
         )
 
     async def migrate(self, *, lean: bool) -> list[str]:
         """Over a connection of its own, without our bound on statements: an index may take its time."""
-        connection = await self._connect()
+        connection = await self._connect(self._settings.connect_timeout, command_timeout=None)
         try:
             return await migrations.migrate(connection, lean=lean)
         except DRIVER_ERRORS as error:
@@ -152,6 +164,41 @@ class Pool:
             return answer
 
     @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncpgSession]:
+        """A READ COMMITTED transaction for as long as the block lasts."""
+        async with self.connection() as connection:
+            await connection.command("BEGIN ISOLATION LEVEL READ COMMITTED")
+            try:
+                yield AsyncpgSession(connection.raw)
+            except BaseException:
+                await roll_back(connection)
+                raise
+            await commit(connection, within=self._settings.statement_timeout)
+
+    async def recheck(self, procedure: Procedure[T]) -> T:
+        """At most four at once; who can't get a turn, a connection or an answer within 2 s gets an error."""
+        try:
+            with anyio.fail_after(_RECHECK_SECONDS):
+                await self._rechecks.acquire()
+        except TimeoutError as error:
+            raise PoolTimeout("too many rechecks of unique keys are under way in this process") from error
+        try:
+            return await self._recheck(procedure)
+        finally:
+            self._rechecks.release()
+
+    async def _recheck(self, procedure: Procedure[T]) -> T:
+        chosen = "connect_timeout" in self._settings.model_fields_set
+        within = self._settings.connect_timeout if chosen else _RECHECK_SECONDS
+        connection = await self._connect(within, command_timeout=2 * _RECHECK_SECONDS)
+        try:
+            session = Connection(connection)
+            await session.command(_RECHECK_BEGIN)
+            return await run(procedure, session.execute)
+        finally:
+            connection.terminate()
+
+    @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection of the pool. Raises: NotOpen, PoolTimeout, ConnectionLost."""
         pool = self._pool
@@ -163,10 +210,10 @@ class Pool:
         finally:
             await pool.release(raw, timeout=_CLEANUP_SECONDS)
 
-    async def _connect(self) -> Any:
+    async def _connect(self, within: float, *, command_timeout: float | None) -> Any:
         try:
             return await asyncpg.connect(
-                self._url, timeout=self._settings.connect_timeout, **self.session_arguments()
+                self._url, timeout=within, command_timeout=command_timeout, **self.session_arguments()
             )
         except DRIVER_ERRORS as error:
             raise classify(error) from error

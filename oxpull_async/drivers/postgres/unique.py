@@ -26,38 +26,43 @@ _LOCK_HOLDERS = _SQL["lock_holders"]
 _DELETE_STALE_LOCKS = _SQL["delete_stale_locks"]
 
 
-def insert(uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]:
+def insert(uniques: Sequence[NewUnique], wait_seconds: float | None) -> Procedure[list[Attempt]]:
     """Lock and task of every free key in one statement; nothing to roll back for the others."""
-    if len(uniques) == 1:
-        single = yield _INSERT_UNIQUE(**unique_values(uniques[0]), lock_timeout=milliseconds(wait_seconds))
-        return [attempt(single.rows[0])]
-    several = yield _INSERT_UNIQUES(**unique_arrays(uniques), lock_timeout=milliseconds(wait_seconds))
-    by_key = {row[1]: attempt((row[0], *row[2:])) for row in several.rows}
-    return [by_key[unique.key] for unique in uniques]
+    answers, _ = yield from _insert(uniques, wait_seconds)
+    return answers
 
 
 def insert_together(
-    uniques: Sequence[NewUnique], wait_seconds: float, passes: int
+    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int
 ) -> Procedure[list[Attempt]]:
-    """Every key decided within the transaction that surrounds this; stale locks are taken over.
+    """Every key decided within the transaction that surrounds this; stale locks are taken over."""
+    answers, _ = yield from decide(uniques, wait_seconds, passes)
+    return answers
 
-    Each statement reads what was committed before it, so that a competitor
-    waited for in one is seen by the next.
+
+def decide(
+    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int
+) -> Procedure[tuple[list[Attempt], str]]:
+    """As ``insert_together``, with the transaction's isolation level.
+
+    At READ COMMITTED each statement reads what was committed before it, so
+    that a competitor waited for in one is seen by the next.
     """
     decided: dict[str, Attempt] = {}
+    level = ""
     for _ in range(passes):
         open_ = [unique for unique in uniques if unique.key not in decided]
-        found = dict(zip([u.key for u in open_], (yield from insert(open_, wait_seconds)), strict=True))
-        unseen = [key for key, answer in found.items() if isinstance(answer, Unseen)]
-        if unseen:
+        answers, level = yield from _insert(open_, wait_seconds)
+        found = {unique.key: answer for unique, answer in zip(open_, answers, strict=True)}
+        if unseen := [key for key, answer in found.items() if isinstance(answer, Unseen)]:
             found |= yield from read_holders(unseen)
         decided |= {key: answer for key, answer in found.items() if _is_decided(answer)}
-        stale = {key: answer for key, answer in found.items() if isinstance(answer, Held) and key not in decided}
+        stale = {key: held for key, held in found.items() if isinstance(held, Held) and key not in decided}
         if stale:
             decided |= yield from _free(stale, wait_seconds)
         if len(decided) == len(uniques):
             break
-    return [decided.get(unique.key, Unseen()) for unique in uniques]
+    return [decided.get(unique.key, Unseen()) for unique in uniques], level
 
 
 def read_holders(keys: Sequence[str]) -> Procedure[dict[str, Attempt]]:
@@ -67,7 +72,7 @@ def read_holders(keys: Sequence[str]) -> Procedure[dict[str, Attempt]]:
     return {key: seen.get(key, Unseen()) for key in keys}
 
 
-def take_over(request: TakeOver, wait_seconds: float) -> Procedure[Attempt]:
+def take_over(request: TakeOver, wait_seconds: float | None) -> Procedure[Attempt]:
     """Within a transaction: free the stale lock under its holder's row lock, then insert anew."""
     key = request.unique.key
     alive = yield from _free({key: Held(request.stale_task_id, None)}, wait_seconds)
@@ -77,7 +82,19 @@ def take_over(request: TakeOver, wait_seconds: float) -> Procedure[Attempt]:
     return answer
 
 
-def _free(stale: Mapping[str, Held], wait_seconds: float) -> Procedure[dict[str, Attempt]]:
+def _insert(
+    uniques: Sequence[NewUnique], wait_seconds: float | None
+) -> Procedure[tuple[list[Attempt], str]]:
+    if len(uniques) == 1:
+        single = yield _INSERT_UNIQUE(**unique_values(uniques[0]), lock_timeout=milliseconds(wait_seconds))
+        inserted, level, key, task_id, *row = single.rows[0]
+        return [attempt(inserted, key, task_id, row)], level
+    several = yield _INSERT_UNIQUES(**unique_arrays(uniques), lock_timeout=milliseconds(wait_seconds))
+    answers = {row[2]: attempt(row[0], row[3], row[4], row[5:]) for row in several.rows}
+    return [answers[unique.key] for unique in uniques], several.rows[0][1]
+
+
+def _free(stale: Mapping[str, Held], wait_seconds: float | None) -> Procedure[dict[str, Attempt]]:
     """Delete stale locks, and return the holders that turned out to be pending after all.
 
     Holders are locked by id, then locks by key, the order of everybody here.
@@ -97,7 +114,7 @@ def _free(stale: Mapping[str, Held], wait_seconds: float) -> Procedure[dict[str,
     return alive
 
 
-def _lock_holders(ids: Sequence[UUID], wait_seconds: float) -> Procedure[dict[UUID, TaskRow]]:
+def _lock_holders(ids: Sequence[UUID], wait_seconds: float | None) -> Procedure[dict[UUID, TaskRow]]:
     result = yield _LOCK_HOLDERS(ids=list(ids), lock_timeout=milliseconds(wait_seconds))
     rows = [task_row(row) for row in result.rows]
     return {row.id: row for row in rows}

@@ -1,8 +1,11 @@
 -- name: insert_unique
 -- Lock, task and the holder in one statement. The bound on the wait is set inside it, before the INSERT can wait.
+-- Without a bound given, the session's own stays.
 -- Who had to wait for a competitor sees neither its lock nor its task: the snapshot is older than its commit.
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', :lock_timeout::text, true) AS lock_timeout
+    SELECT set_config(
+        'lock_timeout', COALESCE(:lock_timeout::text, current_setting('lock_timeout')), true
+    ) AS lock_timeout
 ), new_lock AS (
     INSERT INTO oxpull_oxpulluniquelock (key, task_id, task_path, queue_name, created_at)
     SELECT :key::varchar, :id::uuid, :task_path::varchar, :queue_name::varchar, :enqueued_at::timestamptz
@@ -20,7 +23,8 @@ WITH bound AS MATERIALIZED (
     FROM new_lock
     RETURNING id
 )
-SELECT (SELECT true FROM new_task) AS inserted, unique_lock.key, unique_lock.task_id, {{task_row}}
+SELECT (SELECT true FROM new_task) AS inserted, current_setting('transaction_isolation'),
+    unique_lock.key, unique_lock.task_id, {{task_row}}
 FROM (SELECT 1) AS one
 LEFT JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.key = :key::varchar
 LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
@@ -28,7 +32,9 @@ LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
 -- name: insert_uniques
 -- The same for many keys, locks taken in key order so that two such statements can't deadlock.
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', :lock_timeout::text, true) AS lock_timeout
+    SELECT set_config(
+        'lock_timeout', COALESCE(:lock_timeout::text, current_setting('lock_timeout')), true
+    ) AS lock_timeout
 ), input AS MATERIALIZED (
     SELECT * FROM unnest(
         :keys::varchar[], :ids::uuid[], :task_paths::varchar[], :args::text[], :kwargs::text[],
@@ -56,7 +62,8 @@ WITH bound AS MATERIALIZED (
     FROM input JOIN new_lock ON new_lock.task_id = input.id
     RETURNING id
 )
-SELECT new_task.id IS NOT NULL AS inserted, input.key, unique_lock.key, unique_lock.task_id, {{task_row}}
+SELECT new_task.id IS NOT NULL AS inserted, current_setting('transaction_isolation'), input.key,
+    unique_lock.key, unique_lock.task_id, {{task_row}}
 FROM input
 LEFT JOIN new_task ON new_task.id = input.id
 LEFT JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.key = input.key
@@ -72,7 +79,9 @@ WHERE unique_lock.key = ANY(:keys::varchar[])
 -- name: lock_holders
 -- A current read under row locks, in id order: an operator's retry still in flight is waited for, then seen.
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', :lock_timeout::text, true) AS lock_timeout
+    SELECT set_config(
+        'lock_timeout', COALESCE(:lock_timeout::text, current_setting('lock_timeout')), true
+    ) AS lock_timeout
 )
 SELECT {{task_row}}
 FROM bound CROSS JOIN django_ox_oxtask AS task
@@ -94,3 +103,23 @@ WITH stale AS MATERIALIZED (
 DELETE FROM oxpull_oxpulluniquelock AS unique_lock USING stale
 WHERE unique_lock.key = stale.key
 RETURNING unique_lock.key
+
+-- name: probe_holders
+-- Refused at once where a row was changed since the snapshot (40001) or is being written (55P03).
+-- FOR SHARE, since FOR KEY SHARE would be granted beside a change of status.
+SELECT id FROM django_ox_oxtask WHERE id = ANY(:ids::uuid[]) ORDER BY id FOR SHARE NOWAIT
+
+-- name: set_lock_timeout
+-- Bounds the waits of this transaction, and tells what bounded them before: read first, then set.
+WITH before AS MATERIALIZED (SELECT current_setting('lock_timeout') AS lock_timeout)
+SELECT before.lock_timeout FROM before
+WHERE set_config('lock_timeout', :lock_timeout::text, true) || before.lock_timeout IS NOT NULL
+
+-- name: isolation_level
+-- Of this transaction.
+SELECT current_setting('transaction_isolation')
+
+-- name: identify
+-- Which server, since which start, which database, and which tables the search path finds there.
+SELECT pg_postmaster_start_time()::text, current_database()::text,
+    to_regclass('django_ox_oxtask')::oid::text, to_regclass('oxpull_oxpulluniquelock')::oid::text

@@ -1,0 +1,90 @@
+"""The figures as a table for people, as Markdown, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.rounds import Measured
+
+HEAD = ("", "per second", "ratio", "target", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One engine's figures."""
+
+    engine: str
+    server: str
+    rounds: int
+    measured: Sequence[Measured]
+
+
+def machine() -> str:
+    """The machine in a few words: without it no figure means anything."""
+    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+
+
+def as_text(report: Report) -> str:
+    """A table with aligned columns."""
+    table = [HEAD, *_cells(report)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
+    lines = [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
+        for line in table
+    ]
+    title = f"{_title(report)}: medians of {report.rounds} interleaved rounds, {machine()}"
+    return "\n".join([title, "", *(line.rstrip() for line in lines)])
+
+
+def as_markdown(report: Report) -> str:
+    """A Markdown table."""
+    lines = [f"### {_title(report)}", "", f"| {' | '.join(('', *HEAD[1:]))} |", "|---|---:|---:|---:|---|"]
+    lines += [f"| {' | '.join(cells)} |" for cells in _cells(report)]
+    return "\n".join(lines)
+
+
+def as_json(reports: Sequence[Report]) -> str:
+    """Every rate of every round."""
+    return json.dumps({"machine": machine(), "engines": [_engine(report) for report in reports]}, indent=2)
+
+
+def _title(report: Report) -> str:
+    return f"{report.engine} ({report.server})"
+
+
+def _engine(report: Report) -> dict[str, object]:
+    rows = {
+        entry.row.name: {
+            "count": entry.row.count,
+            "per_second": [round(rate, 1) for rate in entry.rates],
+            "median": round(entry.median, 1),
+            "beside": entry.row.beside,
+            "ratio": _rounded(_ratio(entry, report)),
+            "target": entry.row.target,
+        }
+        for entry in report.measured
+    }
+    return {"engine": report.engine, "server": report.server, "rounds": report.rounds, "rows": rows}
+
+
+def _cells(report: Report) -> Iterator[tuple[str, ...]]:
+    for entry in report.measured:
+        ratio, target = _ratio(entry, report), entry.row.target
+        rate = f"{entry.median:,.0f}"
+        if ratio is None or target is None:
+            yield entry.row.name, rate, "", "", ""
+        else:
+            yield entry.row.name, rate, f"{ratio:.2f}", f"≥ {target:g}", "" if ratio >= target else "below"
+
+
+def _ratio(entry: Measured, report: Report) -> float | None:
+    by_name = {other.row.name: other for other in report.measured}
+    return None if entry.row.beside is None else entry.median / by_name[entry.row.beside].median
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 3)

@@ -1,0 +1,128 @@
+"""What is measured: each row's work, what it stands beside, and the ratio that it should reach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bench.floors import Floor
+from oxpull_async import Oxpull, Task
+
+COROUTINES = 50
+PENDING_KEYS = 100
+
+Work = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. ``beside`` names the row that it's divided by; a floor has none."""
+
+    name: str
+    count: int
+    work: Callable[[Oxpull, Floor], Work]
+    beside: str | None = None
+    target: float | None = None
+    prepare: Callable[[Oxpull, Floor], Awaitable[None]] | None = None
+
+
+def note_task(ox: Oxpull) -> Task[[int], None]:
+    """The task whose rows are written; it never runs."""
+    return ox.task(note)
+
+
+def note(number: int) -> None:
+    """Nothing to do."""
+
+
+def rows(scale: float) -> list[Row]:
+    """All rows, floors first in each group; ``scale`` makes every count smaller or larger."""
+    some, many = max(1, round(2_000 * scale)), max(1, round(10_000 * scale))
+    single, crowd, bulk = "floor: one INSERT at a time", "floor: 50 coroutines, pool of 10", "floor: bulk INSERT"
+    return [
+        Row(single, some, lambda ox, floor: floor.one_after_another),
+        Row("plain, one after another", some, _plain, single, 0.85),
+        Row("unique new, one after another", some, _unique, single, 0.7),
+        Row("unique duplicate, one after another", some, _duplicate, single, 1.1, _fill),
+        Row(crowd, many, lambda ox, floor: lambda count: floor.at_once(count, COROUTINES)),
+        Row("plain, 50 coroutines", many, _plain_at_once, crowd, 2.0),
+        Row("unique new, 50 coroutines", many, _unique_at_once, crowd, 2.0),
+        Row(bulk, many, lambda ox, floor: floor.in_bulk),
+        Row("plain, bulk of 10,000", many, _plain_bulk, bulk, 0.5),
+        Row("unique, bulk of 10,000", many, _unique_bulk, "plain, bulk of 10,000", 0.5),
+    ]
+
+
+def _plain(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        for number in range(count):
+            await task.enqueue(number)
+
+    return work
+
+
+def _unique(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        for number in range(count):
+            await task.enqueue_unique(number)
+
+    return work
+
+
+async def _fill(ox: Oxpull, floor: Floor) -> None:
+    await note_task(ox).enqueue_unique_many([(number,) for number in range(PENDING_KEYS)])
+
+
+def _duplicate(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        for number in range(count):
+            result = await task.enqueue_unique(number % PENDING_KEYS)
+            assert not result.created
+
+    return work
+
+
+def _plain_at_once(ox: Oxpull, floor: Floor) -> Work:
+    return _at_once(note_task(ox).enqueue)
+
+
+def _unique_at_once(ox: Oxpull, floor: Floor) -> Work:
+    return _at_once(note_task(ox).enqueue_unique)
+
+
+def _at_once(enqueue: Callable[[int], Awaitable[object]]) -> Work:
+    async def work(count: int) -> None:
+        numbers = iter(range(count))
+
+        async def one() -> None:
+            for number in numbers:
+                await enqueue(number)
+
+        await asyncio.gather(*(one() for _ in range(COROUTINES)))
+
+    return work
+
+
+def _plain_bulk(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        await task.enqueue_many([(number,) for number in range(count)])
+
+    return work
+
+
+def _unique_bulk(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        await task.enqueue_unique_many([(number,) for number in range(count)])
+
+    return work

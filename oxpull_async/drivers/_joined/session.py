@@ -1,0 +1,97 @@
+"""A caller's connection as procedures see it, and how a procedure is run on it without leaving a trace."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from oxpull_async.drivers._procedure import Procedure, Result, Step, run
+from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
+from oxpull_async.drivers._shield import shielded
+from oxpull_async.exceptions import StoreError
+
+T = TypeVar("T")
+
+SAVEPOINT_SECONDS = 10.0
+CLEANUP_SECONDS = 2.0
+
+
+class JoinedSession(Protocol):
+    """One connection of a caller's, for the length of one call."""
+
+    @property
+    def engine(self) -> str:
+        """The room whose statements it takes."""
+        ...
+
+    @property
+    def identity_holder(self) -> object:
+        """The object whose lifetime bounds what was found out about its database."""
+        ...
+
+    @property
+    def connection(self) -> object:
+        """The driver's connection at the bottom of it: calls on one wait for one another."""
+        ...
+
+    async def prepare(self) -> None:
+        """Make sure that there is a transaction. Raises: TransactionRequired."""
+        ...
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        """Run a procedure in the caller's transaction; a cancel leaves no savepoint behind."""
+        ...
+
+
+class StepwiseRunner:
+    """Runs procedures statement by statement, and cleans up the savepoint that a cancel would leave open.
+
+    Statements about savepoints never wait for others, so they are shielded: a
+    cancel that met one in the middle would leave the transaction in doubt.
+    """
+
+    async def execute(self, step: Step) -> Result:
+        """Run one statement. Raises: StoreError."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Cut the connection off, since its transaction can't be put right."""
+        raise NotImplementedError
+
+    def is_gone(self) -> bool:
+        """Whether the connection is closed already."""
+        raise NotImplementedError
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        """Drive a procedure to its end."""
+        left_open: str | None = None
+
+        async def execute(step: Step) -> Result:
+            nonlocal left_open
+            statement = step.statement
+            if not isinstance(statement, SavepointStatement):
+                return await self.execute(step)
+            if statement.deed is SavepointDeed.OPEN:
+                left_open = statement.savepoint
+            result = await shielded(self.execute(step), within=SAVEPOINT_SECONDS)
+            if statement.deed is SavepointDeed.RELEASE:
+                left_open = None
+            return result
+
+        try:
+            return await run(procedure, execute)
+        except StoreError:
+            raise  # the procedure has put its savepoint right
+        except BaseException:
+            if left_open is not None and not self.is_gone():
+                await self._close_savepoint(left_open)
+            raise
+
+    async def _close_savepoint(self, name: str) -> None:
+        try:
+            await shielded(self._roll_back(name), within=CLEANUP_SECONDS)
+        except (TimeoutError, StoreError):
+            self.abandon()
+
+    async def _roll_back(self, name: str) -> None:
+        await self.execute(savepoint(SavepointDeed.ROLL_BACK, name))
+        await self.execute(savepoint(SavepointDeed.RELEASE, name))

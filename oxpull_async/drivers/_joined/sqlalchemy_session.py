@@ -1,0 +1,119 @@
+"""An ``AsyncConnection`` or ``AsyncSession`` of SQLAlchemy's, on any of its async dialects of our engines.
+
+Everything goes through SQLAlchemy, never over the driver's connection below
+it: SQLAlchemy's ``begin()`` reaches the server only with its own first
+statement, and what is run past it before that commits by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
+from oxpull_async.drivers._joined.session import StepwiseRunner
+from oxpull_async.drivers._procedure import Result, Row, Step
+from oxpull_async.exceptions import (
+    ConnectionLost,
+    OxpullError,
+    TransactionRequired,
+    TransactionRolledBack,
+)
+
+
+class SqlalchemySession(StepwiseRunner):
+    """For the length of one call; an ``AsyncSession`` gives its connection, and is not flushed."""
+
+    def __init__(self, handle: AsyncConnection | AsyncSession) -> None:
+        self._handle = handle
+        self._connection: AsyncConnection | None = handle if isinstance(handle, AsyncConnection) else None
+        sync = handle.sync_connection if isinstance(handle, AsyncConnection) else handle.sync_session.get_bind()
+        if sync is None:
+            raise TransactionRequired("the bound AsyncConnection isn't started: `async with engine.begin()`")
+        self._dialect: Dialect = dialect_of(sync.dialect.name, sync.dialect.driver)
+
+    @property
+    def engine(self) -> str:
+        return self._dialect.engine
+
+    @property
+    def connection(self) -> object:
+        return self._handle.sync_session if isinstance(self._handle, AsyncSession) else self._handle.sync_connection
+
+    @property
+    def identity_holder(self) -> object:
+        if isinstance(self._handle, AsyncConnection):
+            return self._handle.sync_engine
+        bind = self._handle.sync_session.get_bind()
+        return getattr(bind, "engine", bind)
+
+    async def prepare(self) -> None:
+        if isinstance(self._handle, AsyncSession):
+            self._connection = await self._handle.connection()
+        connection = self._open()
+        if not connection.in_transaction():
+            raise TransactionRequired(
+                "the bound AsyncConnection is in no transaction: use `async with engine.begin() as connection:`"
+            )
+        await self._begin_for_real(connection)
+
+    async def execute(self, step: Step) -> Result:
+        text, names = getattr(step.statement, self._dialect.style)
+        parameters: Any = _parameters(names, step.values)
+        if step.many is not None:
+            parameters = [_parameters(names, values) for values in step.many]
+        try:
+            cursor = await self._open().exec_driver_sql(text, parameters or None)
+            if not cursor.returns_rows:
+                return Result((), cursor.rowcount)
+            rows: list[Row] = list(cursor.fetchall())
+        except DBAPIError as error:
+            raise self._classified(error) from error.orig or error
+        except InvalidRequestError as error:
+            raise _broken(error) from error
+        return Result(rows, len(rows))
+
+    def abandon(self) -> None:
+        """SQLAlchemy has invalidated the connection by itself when a statement of it was cancelled."""
+
+    def is_gone(self) -> bool:
+        return self._open().invalidated
+
+    async def _begin_for_real(self, connection: AsyncConnection) -> None:
+        """Have the server's transaction begin now, and see that it did."""
+        raw = await connection.get_raw_connection()
+        driver = raw.driver_connection
+        if self._dialect.in_transaction(driver):
+            return
+        try:
+            if begin := self._dialect.begin(driver):
+                await connection.exec_driver_sql(begin)
+        except DBAPIError as error:
+            raise self._classified(error) from error.orig or error
+        if not self._dialect.in_transaction(driver):
+            raise TransactionRequired(
+                "the bound SQLAlchemy connection commits each statement by itself (isolation level AUTOCOMMIT); "
+                "bind one that works in a transaction"
+            )
+
+    def _open(self) -> AsyncConnection:
+        assert self._connection is not None, "prepare comes first"
+        return self._connection
+
+    def _classified(self, error: DBAPIError) -> OxpullError:
+        if error.connection_invalidated:
+            return ConnectionLost(f"the connection was lost: {error.orig}")
+        return self._dialect.classify(error.orig or error)
+
+
+def _parameters(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(values[name] for name in names)
+
+
+def _broken(error: InvalidRequestError) -> TransactionRolledBack:
+    return TransactionRolledBack(
+        f"this SQLAlchemy transaction can't go on ({error}): roll it back and repeat all of it"
+    )

@@ -1,0 +1,110 @@
+"""The ports inside a caller's transaction: one lock per connection, one look at its database."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
+from oxpull_async.drivers._room import Room
+from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
+from oxpull_async.drivers._shield import shielded
+from oxpull_async.exceptions import ConnectionLost, WrongDatabase
+from oxpull_async.ports import JoinedAnswers, NewTask, NewUnique
+
+
+class Identities:
+    """Which connections (or engines) were found to reach the same database as the library's own."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._own: tuple[object, ...] | None = None
+        self._checked: weakref.WeakSet[object] = weakref.WeakSet()
+
+    async def check(self, session: JoinedSession) -> None:
+        """Compare once for each holder. Raises: WrongDatabase."""
+        holder = session.identity_holder
+        if holder in self._checked:
+            return
+        theirs = await session.run(self._room.joined.identify())
+        if theirs != self._own:
+            self._own = await self._room.pool.read(self._room.joined.identify())
+        if theirs != self._own:
+            raise WrongDatabase(
+                "the bound connection reaches another database than this Oxpull: "
+                f"it is {_shown(theirs)}, and the Oxpull's is {_shown(self._own)}. A task row there would never be "
+                "seen by workers here; bind a connection to the Oxpull's own database."
+            )
+        self._checked.add(holder)
+
+
+class Locks:
+    """One lock for each connection that is in use, whatever handle it's reached by."""
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def of(self, connection: object) -> asyncio.Lock:
+        """The connection's lock; it lives for as long as somebody holds it or waits for it."""
+        lock = self._locks.get(id(connection))
+        if lock is None:
+            lock = self._locks[id(connection)] = asyncio.Lock()
+        return lock
+
+
+class JoinedSqlStore:
+    """A ``ports.JoinedStore``."""
+
+    def __init__(self, session: JoinedSession, room: Room, identities: Identities, locks: Locks) -> None:
+        self._session = session
+        self._room = room
+        self._identities = identities
+        self._locks = locks
+
+    @property
+    def engine(self) -> str:
+        """The room whose statements the caller's connection takes."""
+        return self._session.engine
+
+    @asynccontextmanager
+    async def call(self, *, several: bool) -> AsyncIterator[None]:
+        session = self._session
+        async with self._locks.of(session.connection):
+            await session.prepare()
+            await self._identities.check(session)
+            if not several:
+                yield
+                return
+            name = new_name()
+            await session.run(opened(name))
+            try:
+                yield
+            except ConnectionLost:
+                raise
+            except BaseException:
+                await shielded(session.run(roll_back(name, None)), within=CLEANUP_SECONDS)
+                raise
+            await session.run(released(name))
+
+    async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
+        await self._session.run(self._room.joined.insert_tasks(tasks))
+
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float | None, passes: int, current: bool
+    ) -> JoinedAnswers:
+        return await self._session.run(
+            self._room.joined.insert_unique(uniques, wait_seconds, passes, current)
+        )
+
+    async def unchanged(self, task_ids: Sequence[UUID]) -> bool:
+        return await self._session.run(self._room.joined.unchanged(task_ids))
+
+    async def isolation_level(self) -> str | None:
+        return await self._session.run(self._room.joined.isolation_level())
+
+
+def _shown(identity: tuple[object, ...]) -> str:
+    return " / ".join(str(part) for part in identity)

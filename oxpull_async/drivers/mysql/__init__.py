@@ -1,0 +1,21 @@
+"""MariaDB 10.6 or later and MySQL 8.0 or later, over asyncmy."""
+
+from __future__ import annotations
+
+from oxpull_async.drivers._room import Room
+from oxpull_async.drivers.mysql import claims, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.mysql.pool import Pool
+from oxpull_async.settings import Settings
+
+
+def room(url: str, settings: Settings) -> Room:
+    """This dialect's procedures over a pool of its own."""
+    return Room(
+        pool=Pool(url, settings),
+        tasks=tasks,
+        unique=unique,
+        claims=claims,
+        outcomes=outcomes,
+        maintenance=maintenance,
+        insert_chunk=5000,
+    )

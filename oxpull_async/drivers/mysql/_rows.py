@@ -1,0 +1,113 @@
+"""Values as the MySQL family's drivers give and take them.
+
+An id travels as 32 hexadecimal digits, which MariaDB's uuid and MySQL's
+char(32) both accept, and comes back with or without dashes. Instants travel
+without a time zone, in UTC. A tuple becomes a parenthesised list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Row
+from oxpull_async.ports import Attempt, Claim, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
+
+_INSTANT_NAMES = {
+    "run_after",
+    "enqueued_at",
+    "started_at",
+    "last_attempted_at",
+    "finished_at",
+    "locked_at",
+    "lease_expires_at",
+}
+_TASK_INSTANTS = tuple(i for i, field in enumerate(fields(TaskRow)) if field.name in _INSTANT_NAMES)
+_CLAIM_INSTANTS = tuple(i for i, field in enumerate(fields(Claim)) if field.name in _INSTANT_NAMES)
+_TAKES_CONTEXT = [field.name for field in fields(Claim)].index("takes_context")  # as in a TaskRow
+
+
+def task_row(row: Row) -> TaskRow:
+    """The columns of the fragment ``task_row``, in its order."""
+    return TaskRow(*_decoded(row, _TASK_INSTANTS))
+
+
+def claim(row: Row) -> Claim:
+    """The columns that ``grant_claims`` reads, in its order."""
+    return Claim(*_decoded(row, _CLAIM_INSTANTS))
+
+
+def _decoded(row: Row, instants: Sequence[int]) -> list[Any]:
+    values = list(row)
+    values[0] = UUID(values[0])
+    values[_TAKES_CONTEXT] = bool(values[_TAKES_CONTEXT])
+    for index in instants:
+        moment = values[index]
+        if moment is not None:
+            values[index] = moment.replace(tzinfo=UTC)
+    return values
+
+
+def held(task_id: str | None, row: Row) -> Held:
+    """A lock's task id beside its holder's columns, all NULL where that row is gone."""
+    return Held(None if task_id is None else UUID(task_id), task_row(row) if row[0] is not None else None)
+
+
+def attempt(rows: Sequence[Row]) -> Attempt:
+    """What ``insert_unique`` read back: whether the lock is ours, its task id, the holder's columns."""
+    if not rows:
+        return Unseen()
+    (row,) = rows
+    return Inserted() if row[0] else held(row[1], row[2:])
+
+
+def task_values(task: NewTask) -> dict[str, Any]:
+    """The parameters of one new task row."""
+    return {
+        "id": task.id.hex,
+        "task_path": task.task_path,
+        "args": task.args,
+        "kwargs": task.kwargs,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "takes_context": task.takes_context,
+        "backend_name": task.backend_name,
+        "run_after": instant(task.run_after),
+        "max_attempts": task.max_attempts,
+        "enqueued_at": instant(task.enqueued_at),
+    }
+
+
+def unique_values(unique: NewUnique) -> dict[str, Any]:
+    """The parameters of one new task row with its key."""
+    return {"key": unique.key, **task_values(unique.task)}
+
+
+def lock_values(unique: NewUnique) -> dict[str, Any]:
+    """The parameters of one new lock row."""
+    task = unique.task
+    return {
+        "key": unique.key,
+        "task_id": task.id.hex,
+        "task_path": task.task_path,
+        "queue_name": task.queue_name,
+        "created_at": instant(task.enqueued_at),
+    }
+
+
+def hex_ids(ids: Iterable[UUID]) -> tuple[str, ...]:
+    """Ids for an ``IN``; there must be at least one."""
+    return tuple(id_.hex for id_ in ids)
+
+
+def instant(moment: datetime | None) -> datetime | None:
+    """A moment as the drivers take it: they would drop its time zone, not convert it."""
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def microseconds(seconds: float) -> int:
+    """A duration for ``TIMESTAMPADD(MICROSECOND, …)``."""
+    return round(seconds * 1_000_000)

@@ -1,0 +1,89 @@
+"""Claims and leases: a row is granted to one worker at a time, for a time, under an epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._statements import Statement, load_statements
+from oxpull_async.drivers.mysql._rows import claim as read_claim
+from oxpull_async.drivers.mysql._rows import instant, microseconds
+from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
+from oxpull_async.ports import Claim, ClaimRequest
+
+_SQL = load_statements(__package__, "claims.sql")
+_FIND_DUE = _SQL["find_due"]
+_LOCK_DUE = _SQL["lock_due"]
+_GRANT_CLAIMS = _SQL["grant_claims"]
+_LOCK_LEASES = _SQL["lock_leases"]
+_EXTEND_LEASES = _SQL["extend_leases"]
+_LOCK_UNRUN = _SQL["lock_unrun"]
+_REFUND = _SQL["refund"]
+
+
+def probe(request: ClaimRequest) -> None:
+    """Nothing to ask first: a claim begins with a look that locks nothing."""
+
+
+def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
+    """Look how far each path's line is due, lock as many rows of each, grant them."""
+    shares = yield from _shares(request)
+    if not shares:
+        return []
+    yield BEGIN()
+    locked = yield _LOCK_DUE.many([_due(request, path, limit) for path, limit in shares.items()])
+    if not locked.rows:
+        yield COMMIT()
+        return []
+    result = yield _GRANT_CLAIMS(
+        ids=tuple(row[0] for row in locked.rows),
+        worker_id=request.worker_id,
+        lease_microseconds=microseconds(request.lease_seconds),
+    )
+    claims = [read_claim(row) for row in result.rows]
+    return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+
+
+def _shares(request: ClaimRequest) -> Procedure[Counter[str]]:
+    """How many of the first rows of all lines together stand in each line."""
+    found = yield _FIND_DUE.many([_due(request, path, request.limit) for path in request.task_paths])
+    heads = sorted(found.rows, key=lambda row: (-row[1], row[2]))
+    return Counter(row[0] for row in heads[: request.limit])
+
+
+def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
+    return {
+        "task_path": path,
+        "now": instant(request.now),
+        "any_queue": request.queues is None,
+        "queues": tuple(request.queues or ("",)),
+        "limit": limit,
+    }
+
+
+def renew(claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]:
+    """The ids whose lease was extended."""
+    ids = yield from _lock(_LOCK_LEASES, claims, worker_id)
+    if ids:
+        yield _EXTEND_LEASES(ids=ids, lease_microseconds=microseconds(lease_seconds))
+    return [UUID(id_) for id_ in ids]
+
+
+def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
+    """The ids given back."""
+    ids = yield from _lock(_LOCK_UNRUN, claims, worker_id)
+    if ids:
+        yield _REFUND(ids=ids)
+    return [UUID(id_) for id_ in ids]
+
+
+def _lock(statement: Statement, claims: Sequence[Claim], worker_id: str) -> Procedure[tuple[str, ...]]:
+    yield BEGIN()
+    fences = tuple((claim.id.hex, claim.lease_epoch) for claim in claims)
+    result = yield statement(fences=fences, worker_id=worker_id)
+    if not result.rows:
+        yield COMMIT()
+    return tuple(row[0] for row in result.rows)

@@ -1,0 +1,7 @@
+-- fragment: task_row
+-- A task row as the library reads it. JSON comes as text from every driver of the family.
+task.id, task.task_path, task.args, task.kwargs, task.queue_name, task.priority,
+task.takes_context, task.backend_name, task.status, task.run_after, task.attempts, task.max_attempts,
+task.return_value, task.errors, task.worker_ids, task.enqueued_at, task.started_at,
+task.last_attempted_at, task.finished_at, task.locked_by, task.locked_at, task.lease_expires_at,
+task.lease_epoch

@@ -1,0 +1,67 @@
+-- fragment: is_due
+-- Serves one path: with several the server would sort, and lock, every row of all of them. The index compares
+-- without regard to case where the table's collation does, so path and queue are compared again, exactly.
+status = 'READY' AND task_path = :task_path
+AND CONVERT(task_path USING utf8mb4) COLLATE utf8mb4_bin = :task_path
+AND (run_after IS NULL OR run_after <= :now)
+AND (:any_queue OR CONVERT(queue_name USING utf8mb4) COLLATE utf8mb4_bin IN :queues)
+
+-- name: find_due
+-- The head of one path's line, read without locks; an idle worker's poll ends here.
+SELECT task_path, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+WHERE {{is_due}}
+ORDER BY priority DESC, enqueued_at LIMIT :limit
+
+-- name: lock_due
+-- Rows that another claimer is taking are passed over.
+SELECT id FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+WHERE {{is_due}}
+ORDER BY priority DESC, enqueued_at LIMIT :limit
+FOR UPDATE SKIP LOCKED
+
+-- name: grant_claims
+-- Under the row locks of lock_due: status, lease, epoch and attempt move together, by the database's clock, which
+-- stands still within a statement. Then what was granted, and the end of the transaction.
+UPDATE django_ox_oxtask
+SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, locked_by = :worker_id,
+    locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
+    lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
+    started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
+    worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)
+WHERE id IN :ids;
+SELECT id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts,
+    errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
+FROM django_ox_oxtask WHERE id IN :ids;
+COMMIT
+
+-- name: lock_leases
+-- Rows that this worker still holds at their epochs, in id order; those that another transaction is writing are
+-- passed over.
+SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
+WHERE (id, lease_epoch) IN :fences AND status = 'RUNNING' AND locked_by = :worker_id
+ORDER BY id FOR UPDATE SKIP LOCKED
+
+-- name: extend_leases
+-- Under the row locks of lock_leases.
+UPDATE django_ox_oxtask
+SET locked_at = UTC_TIMESTAMP(6),
+    lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6))
+WHERE id IN :ids;
+COMMIT
+
+-- name: lock_unrun
+-- The same rows, but each is waited for.
+SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
+WHERE (id, lease_epoch) IN :fences AND status = 'RUNNING' AND locked_by = :worker_id
+ORDER BY id FOR UPDATE
+
+-- name: refund
+-- Under the row locks of lock_unrun: the epoch moves so that the grant is void. What depends on the old values
+-- comes first, for each column is assigned in turn.
+UPDATE django_ox_oxtask
+SET started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
+    worker_ids = JSON_REMOVE(worker_ids, CONCAT('$[', JSON_LENGTH(worker_ids) - 1, ']')),
+    status = 'READY', attempts = attempts - 1, lease_epoch = lease_epoch + 1,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id IN :ids;
+COMMIT

@@ -1,0 +1,34 @@
+"""Plain task rows: insert and read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.mysql._rows import hex_ids, task_row, task_values
+from oxpull_async.ports import NewTask, TaskRow
+
+_SQL = load_statements(__package__, "tasks.sql")
+_INSERT_TASK = _SQL["insert_task"]
+_GET_TASK = _SQL["get_task"]
+_GET_TASKS = _SQL["get_tasks"]
+
+
+def insert(tasks: Sequence[NewTask]) -> Procedure[None]:
+    """One statement; or where its size asks for several, one transaction."""
+    if len(tasks) == 1:
+        yield _INSERT_TASK(**task_values(tasks[0]))
+    elif tasks:
+        yield _INSERT_TASK.many([task_values(task) for task in tasks])
+
+
+def get(task_id: UUID) -> Procedure[TaskRow | None]:
+    result = yield _GET_TASK(id=task_id.hex)
+    return task_row(result.rows[0]) if result.rows else None
+
+
+def get_many(task_ids: Sequence[UUID]) -> Procedure[list[TaskRow]]:
+    result = yield _GET_TASKS(ids=hex_ids(task_ids))
+    return [task_row(row) for row in result.rows]

@@ -1,0 +1,86 @@
+"""Inside a caller's transaction: savepoints, whatever its isolation level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Procedure, Undecided
+from oxpull_async.drivers._savepoints import guarded, undone
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.postgres import tasks as task_procedures
+from oxpull_async.drivers.postgres import unique as unique_procedures
+from oxpull_async.drivers.postgres._rows import milliseconds
+from oxpull_async.exceptions import LockNotAvailable, SerializationFailure
+from oxpull_async.ports import Attempt, JoinedAnswers, NewTask, NewUnique, Unseen
+
+_SQL = load_statements(__package__, "unique.sql")
+_PROBE_HOLDERS = _SQL["probe_holders"]
+_SET_LOCK_TIMEOUT = _SQL["set_lock_timeout"]
+_ISOLATION_LEVEL = _SQL["isolation_level"]
+_IDENTIFY = _SQL["identify"]
+
+_CURRENT = "read committed"
+
+
+def insert_tasks(tasks: Sequence[NewTask]) -> Procedure[None]:
+    yield from guarded(task_procedures.insert(tasks))
+
+
+def insert_unique(
+    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int, current: bool
+) -> Procedure[JoinedAnswers]:
+    """``current`` changes nothing: at a snapshot level a row changed by others can't be locked (40001)."""
+    try:
+        answers, level = yield from guarded(_all_or_nothing(uniques, wait_seconds, passes))
+    except Undecided:
+        answers, level = [Unseen()] * len(uniques), ""
+    return JoinedAnswers(answers, from_snapshot=level not in ("", _CURRENT), changed_rows_lockable=False)
+
+
+def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
+    """True also where a writer hasn't committed yet: what the snapshot has is then what is committed."""
+    try:
+        yield from undone(_probe(task_ids))
+    except LockNotAvailable:
+        return len(task_ids) == 1  # of several, only one may be the row that is being written
+    except SerializationFailure:
+        return False
+    return True
+
+
+def isolation_level() -> Procedure[str | None]:
+    """One further statement: only for the words of an error."""
+    result = yield _ISOLATION_LEVEL()
+    return str(result.rows[0][0])
+
+
+def identify() -> Procedure[tuple[object, ...]]:
+    """What tells one database from another."""
+    result = yield _IDENTIFY()
+    return tuple(result.rows[0])
+
+
+def _all_or_nothing(
+    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int
+) -> Procedure[tuple[list[Attempt], str]]:
+    answers, level = yield from _bounded(uniques, wait_seconds, passes)
+    if any(isinstance(answer, Unseen) for answer in answers):
+        raise Undecided("a key changed hands at each pass")
+    return answers, level
+
+
+def _bounded(
+    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int
+) -> Procedure[tuple[list[Attempt], str]]:
+    """The caller's own bound is put back at the end; on an error the savepoint does it."""
+    if wait_seconds is None:
+        return (yield from unique_procedures.decide(uniques, None, passes))
+    result = yield _SET_LOCK_TIMEOUT(lock_timeout=milliseconds(wait_seconds))
+    decided = yield from unique_procedures.decide(uniques, None, passes)
+    yield _SET_LOCK_TIMEOUT(lock_timeout=result.rows[0][0])
+    return decided
+
+
+def _probe(task_ids: Sequence[UUID]) -> Procedure[None]:
+    yield _PROBE_HOLDERS(ids=list(task_ids))

@@ -1,0 +1,52 @@
+"""An asyncpg connection of the caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oxpull_async.drivers._joined.session import StepwiseRunner
+from oxpull_async.drivers._procedure import Result, Step
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.exceptions import TransactionRequired
+
+
+class AsyncpgSession(StepwiseRunner):
+    """Raw, or the proxy that a pool hands out."""
+
+    engine = "postgres"
+
+    def __init__(self, connection: Any) -> None:
+        self._raw = connection
+
+    @property
+    def connection(self) -> object:
+        # A pool's proxy is made anew at each acquire; the connection below it is the one that counts.
+        return getattr(self._raw, "_con", None) or self._raw
+
+    @property
+    def identity_holder(self) -> object:
+        return self.connection
+
+    async def prepare(self) -> None:
+        if not self._raw.is_in_transaction():
+            raise TransactionRequired(
+                "the bound asyncpg connection is in no transaction: enqueue inside "
+                "`async with connection.transaction():`, or use ox.transaction()"
+            )
+
+    async def execute(self, step: Step) -> Result:
+        text, names = step.statement.numeric_dollar
+        try:
+            if not names and not text.startswith("SELECT"):
+                await self._raw.execute(text)  # the simple protocol: no statement to prepare for each savepoint
+                return Result((), 0)
+            rows = await self._raw.fetch(text, *[step.values[name] for name in names])
+        except DRIVER_ERRORS as error:
+            raise classify(error, closed=self._raw.is_closed()) from error
+        return Result(rows, len(rows))
+
+    def abandon(self) -> None:
+        self._raw.terminate()
+
+    def is_gone(self) -> bool:
+        return bool(self._raw.is_closed())

@@ -1,0 +1,22 @@
+"""SQLite 3.35 or later, over aiosqlite."""
+
+from __future__ import annotations
+
+from oxpull_async.drivers._room import Room
+from oxpull_async.drivers.sqlite import claims, joined, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.sqlite.pool import Pool
+from oxpull_async.settings import Settings
+
+
+def room(url: str, settings: Settings) -> Room:
+    """This dialect's procedures over a pool of its own."""
+    return Room(
+        pool=Pool(url, settings),
+        tasks=tasks,
+        unique=unique,
+        joined=joined,
+        claims=claims,
+        outcomes=outcomes,
+        maintenance=maintenance,
+        insert_chunk=5000,
+    )

@@ -1,0 +1,63 @@
+"""Claims and leases: a row is granted to one worker at a time, for a time, under an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.sqlite._rows import claim_row, granted_array, modifier, text
+from oxpull_async.ports import Claim, ClaimRequest
+
+_SQL = load_statements(__package__, "claims.sql")
+_PROBE = _SQL["probe"]
+_CLAIM = _SQL["claim"]
+_RENEW = _SQL["renew"]
+_RELEASE = _SQL["release"]
+
+
+def probe(request: ClaimRequest) -> Procedure[bool]:
+    """Whether a row is due, asked beside the writers."""
+    result = yield _PROBE(**_wanted(request))
+    return bool(result.rows[0][0])
+
+
+def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
+    """One statement; what it returns is in no order, so it's sorted here."""
+    result = yield _CLAIM(
+        **_wanted(request),
+        limit=request.limit,
+        worker_id=request.worker_id,
+        worker_json=json.dumps(request.worker_id),
+        lease=modifier(request.lease_seconds),
+    )
+    claims = [claim_row(row) for row in result.rows]
+    return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+
+
+def renew(claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]:
+    """The ids whose lease was extended."""
+    result = yield _RENEW(granted=_fences(claims), worker_id=worker_id, lease=modifier(lease_seconds))
+    return [UUID(row[0]) for row in result.rows]
+
+
+def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
+    """The ids given back."""
+    result = yield _RELEASE(granted=_fences(claims), worker_id=worker_id)
+    return [UUID(row[0]) for row in result.rows]
+
+
+def _wanted(request: ClaimRequest) -> dict[str, Any]:
+    return {
+        "task_paths": json.dumps(list(request.task_paths)),
+        "any_queue": int(request.queues is None),
+        "queues": json.dumps(list(request.queues or ())),
+        "now": text(request.now),
+    }
+
+
+def _fences(claims: Sequence[Claim]) -> str:
+    return granted_array((claim.id, claim.lease_epoch) for claim in claims)

@@ -1,0 +1,25 @@
+-- fragment: task_row
+-- A task row as the library reads it.
+task.id, task.task_path, task.args, task.kwargs, task.queue_name, task.priority,
+task.takes_context, task.backend_name, task.status, task.run_after, task.attempts, task.max_attempts,
+task.return_value, task.errors, task.worker_ids, task.enqueued_at, task.started_at,
+task.last_attempted_at, task.finished_at, task.locked_by, task.locked_at, task.lease_expires_at,
+task.lease_epoch
+
+-- fragment: database_now
+-- The host's clock, one for all processes of the file, and one instant per statement however often it's asked.
+-- Written as Django writes it: instants are compared as text.
+(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
+
+-- fragment: lease_end
+-- The same instant and a lease's length, a modifier such as '+300.000 seconds'.
+(strftime('%Y-%m-%d %H:%M:%f', 'now', :lease) || '000')
+
+-- fragment: lease_ago
+-- The instant at which a lease that ends now was taken.
+(strftime('%Y-%m-%d %H:%M:%f', 'now', :lease_ago) || '000')
+
+-- fragment: is_granted
+-- Rows by (id, epoch) pairs, each found by its primary key: the plus signs keep the planner from walking the
+-- index of a status instead, since without statistics it takes any status for a rare one.
+task.id = json_extract(granted.value, '$[0]') AND +task.lease_epoch = json_extract(granted.value, '$[1]')

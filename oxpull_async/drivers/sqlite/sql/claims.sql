@@ -1,0 +1,54 @@
+-- name: probe
+-- Asked before the file's write lock is taken, so that an idle worker doesn't get in the way of those who write.
+SELECT EXISTS (
+    SELECT 1 FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
+    WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
+        AND task_path IN (SELECT value FROM json_each(:task_paths))
+        AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
+)
+
+-- name: claim
+-- One statement grants up to a limit of rows: status, lease, epoch and attempt move together.
+-- The index is named, because the planner would walk the READY rows of every code base in another one; in this
+-- one it leaves each path as soon as that path's next row can't be among the first any more.
+-- worker_ids grows as json.dumps would write it, and by json_insert where another writer spaced it differently.
+UPDATE django_ox_oxtask
+SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
+    locked_by = :worker_id, locked_at = {{database_now}},
+    last_attempted_at = {{database_now}},
+    lease_expires_at = {{lease_end}},
+    started_at = COALESCE(started_at, {{database_now}}),
+    worker_ids = CASE
+        WHEN worker_ids = '[]' THEN '[' || :worker_json || ']'
+        WHEN worker_ids LIKE '["%"]' THEN substr(worker_ids, 1, length(worker_ids) - 1) || ', ' || :worker_json || ']'
+        ELSE json_insert(worker_ids, '$[#]', :worker_id)
+    END
+WHERE id IN (
+    SELECT id FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
+    WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
+        AND task_path IN (SELECT value FROM json_each(:task_paths))
+        AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
+    ORDER BY priority DESC, enqueued_at
+    LIMIT :limit
+)
+RETURNING id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts,
+    max_attempts, errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
+
+-- name: renew
+-- Every lease of a worker at once, fenced by epoch.
+UPDATE django_ox_oxtask AS task
+SET locked_at = {{database_now}}, lease_expires_at = {{lease_end}}
+FROM json_each(:granted) AS granted
+WHERE {{is_granted}} AND +task.status = 'RUNNING' AND task.locked_by = :worker_id
+RETURNING id
+
+-- name: release
+-- A claim that never ran: the attempt is refunded, and the epoch moves so that the grant is void.
+UPDATE django_ox_oxtask AS task
+SET status = 'READY', attempts = attempts - 1, lease_epoch = lease_epoch + 1,
+    worker_ids = json_remove(worker_ids, '$[#-1]'),
+    started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+FROM json_each(:granted) AS granted
+WHERE {{is_granted}} AND +task.status = 'RUNNING' AND task.locked_by = :worker_id
+RETURNING id

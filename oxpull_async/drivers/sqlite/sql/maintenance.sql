@@ -1,0 +1,59 @@
+-- name: lock_expired
+-- The reference's expired-lease predicate, by the database's clock: the stored expiry decides, unless an older
+-- writer renewed locked_at alone; a row with neither is nobody's to reap. The rows stay as they are seen here,
+-- because the transaction that surrounds this holds the file's write lock.
+SELECT id, lease_epoch, locked_by, attempts, max_attempts, errors
+FROM django_ox_oxtask
+WHERE status = 'RUNNING' AND (
+    (lease_expires_at < {{database_now}} AND (lease_expires_at >= locked_at OR locked_at < {{lease_ago}}))
+    OR (lease_expires_at IS NULL AND locked_at < {{lease_ago}})
+)
+ORDER BY id
+LIMIT :limit
+
+-- name: requeue
+-- The epoch moves, so the dead worker's outcome can't land.
+UPDATE django_ox_oxtask AS task
+SET status = 'READY', lease_epoch = lease_epoch + 1,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+FROM json_each(:granted) AS granted
+WHERE {{is_granted}} AND +task.status = 'RUNNING'
+RETURNING id
+
+-- name: mark_lost
+-- The epoch stays: a straggler may still write its outcome over LOST.
+UPDATE django_ox_oxtask
+SET status = 'LOST', errors = :errors, finished_at = :now,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id = :id AND lease_epoch = :epoch AND +status = 'RUNNING'
+
+-- name: retry
+-- One further attempt; the epoch moves, so a straggler of a LOST row is fenced out.
+UPDATE django_ox_oxtask
+SET status = 'READY', lease_epoch = lease_epoch + 1, max_attempts = attempts + 1, run_after = NULL,
+    finished_at = NULL, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +status IN ('FAILED', 'LOST') AND attempts < 32767
+RETURNING id
+
+-- name: discard
+-- The epoch stays: status alone keeps a straggler out.
+UPDATE django_ox_oxtask
+SET status = 'DISCARDED', finished_at = :now,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +status IN ('READY', 'WAITING', 'FAILED', 'LOST')
+RETURNING id
+
+-- name: lock_prunable
+-- In no order, so that a pass stops at its limit instead of sorting all that is old. The rows stay as they are
+-- seen here, because the transaction that surrounds this holds the file's write lock.
+SELECT id FROM django_ox_oxtask
+WHERE status IN (SELECT value FROM json_each(:statuses)) AND finished_at < :finished_before
+LIMIT :limit
+
+-- name: forget_ticks
+-- The tick's foreign key has no action of its own.
+UPDATE django_ox_oxscheduletick SET task_id = NULL WHERE task_id IN (SELECT value FROM json_each(:ids))
+
+-- name: delete_tasks
+-- By primary key.
+DELETE FROM django_ox_oxtask WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,17 @@
+-- name: insert_task
+-- Names every NOT NULL column: the tables have no defaults. Many rows are the same statement, prepared once.
+INSERT INTO django_ox_oxtask (
+    id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status,
+    run_after, attempts, max_attempts, errors, worker_ids, enqueued_at, lease_epoch
+) VALUES (
+    :id, :task_path, :args, :kwargs, :queue_name, :priority, :takes_context, :backend_name, 'READY',
+    :run_after, 0, :max_attempts, '[]', '[]', :enqueued_at, 0
+)
+
+-- name: get_task
+-- By primary key.
+SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id = :id
+
+-- name: get_tasks
+-- By primary key, many at once; one JSON array, because the number of parameters is limited.
+SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,126 @@
+"""What ``ox.bind(connection)`` gives: the enqueueing verbs inside a transaction of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oxpull_async.enqueue.desk import now
+from oxpull_async.enqueue.joined import Joining
+from oxpull_async.enqueue.requests import Request, make_request, make_requests
+from oxpull_async.enqueue.unique import row_of
+from oxpull_async.ports import Held, JoinedStore, Store, TaskRow
+from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
+from oxpull_async.settings import Settings
+from oxpull_async.tasks import AnyTask, Call, P, Task, Unique
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHost:
+    """What a bound connection needs of the Oxpull behind it."""
+
+    settings: Settings
+    reader: ResultSource
+    store: Callable[[], Store]
+    uniqueness: Callable[[AnyTask, bool], Unique | None]
+
+
+class Bound:
+    """The verbs of an Oxpull, joined to the caller's transaction: they commit and roll back with its rows.
+
+    Never flushes, commits, rolls back or repeats anything of the caller's. A
+    duplicate or an error leaves the transaction usable, unless
+    TransactionRolledBack says that the server has undone it. Hooks for
+    ``"enqueued"`` aren't called: whether the rows last is the caller's to decide.
+    """
+
+    def __init__(self, host: BoundHost, join: Callable[[], JoinedStore]) -> None:
+        self._host = host
+        self._join = join
+        self.created: list[EnqueueResult] = []
+        """The results of the rows that were written so far, for whoever knows when they're committed."""
+
+    async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+        """Write a task row in this transaction; a unique task's pending row is found instead."""
+        return await self.enqueue_call(task, Call(args, kwargs))
+
+    async def enqueue_unique(
+        self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> EnqueueResult:
+        """As ``enqueue``, unique even if the task wasn't declared so.
+
+        Raises: UniqueEnqueueRace, TransactionRolledBack, TransactionRequired, WrongDatabase, StoreError.
+        """
+        return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
+
+    async def enqueue_many(
+        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+    ) -> list[EnqueueResult]:
+        """One result for each call, in order: all of them or none, in this transaction."""
+        return await self.enqueue_calls(task, calls)
+
+    async def enqueue_unique_many(
+        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+    ) -> list[EnqueueResult]:
+        """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
+        return await self.enqueue_calls(task, calls, force_unique=True)
+
+    async def enqueue_call(
+        self, task: AnyTask, call: Call, *, force_unique: bool = False
+    ) -> EnqueueResult:
+        """What every single enqueue comes down to."""
+        host, store = self._host, self._host.store()
+        unique = host.uniqueness(task, force_unique)
+        request = make_request(task, call, settings=host.settings, unique=unique, now=now())
+        joined = self._join()
+        async with joined.call(several=False):
+            if unique is None:
+                await joined.insert_tasks([request.task])
+                return self._result(request, None)
+            (row,) = await self._decide(store, joined, [request], task)
+            return self._result(request, row)
+
+    async def enqueue_calls(
+        self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
+    ) -> list[EnqueueResult]:
+        """What every bulk enqueue comes down to: one savepoint around all of it."""
+        host, store = self._host, self._host.store()
+        unique = host.uniqueness(task, force_unique)
+        requests = make_requests(task, calls, settings=host.settings, unique=unique, now=now())
+        if not requests:
+            return []
+        joined = self._join()
+        async with joined.call(several=True):
+            if unique is None:
+                await joined.insert_tasks([request.task for request in requests])
+                return [self._result(request, None) for request in requests]
+            rows = await self._decide(store, joined, requests, task)
+            return [self._result(request, row) for request, row in zip(requests, rows, strict=True)]
+
+    async def _decide(
+        self, store: Store, joined: JoinedStore, requests: Sequence[Request], task: AnyTask
+    ) -> list[TaskRow | None]:
+        """None for each new row, the pending row for the others. Keys are tried in their order, each once."""
+        first: dict[str, Request] = {}
+        for request in requests:
+            first.setdefault(request.unique.key, request)
+        uniques = [first[key].unique for key in sorted(first)]
+        verdicts = await Joining(store, joined, uniques, task.options.wait).decide()
+        found = {unique.key: verdict for unique, verdict in zip(uniques, verdicts, strict=True)}
+        rows: list[TaskRow | None] = []
+        for request in requests:
+            winner, verdict = first[request.unique.key], found[request.unique.key]
+            if isinstance(verdict, Held):
+                rows.append(verdict.row)
+            else:
+                rows.append(None if winner is request else row_of(winner.task))
+        return rows
+
+    def _result(self, request: Request, row: TaskRow | None) -> EnqueueResult:
+        if row is not None:
+            return duplicate_result(row, self._host.reader)
+        result = created_result(request.task, request.args, request.kwargs, self._host.reader)
+        self.created.append(result)
+        return result
+

@@ -1,0 +1,160 @@
+"""Enqueue inside a caller's transaction: what its snapshot can't tell is asked outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NoReturn
+
+from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
+from oxpull_async.exceptions import (
+    DeadlockDetected,
+    LockNotAvailable,
+    SerializationFailure,
+    StoreError,
+    UniqueEnqueueRace,
+)
+from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, JoinedStore, NewUnique, Store, Unseen
+
+
+class Joining:
+    """One call's unique keys, decided within the caller's transaction.
+
+    A key that was decided outside of its snapshot isn't tried inside again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        joined: JoinedStore,
+        uniques: Sequence[NewUnique],
+        wait_seconds: float | None,
+    ) -> None:
+        self._store = store
+        self._joined = joined
+        self._uniques = uniques
+        self._wait_seconds = wait_seconds
+        self._fresh: dict[str, Held] = {}
+        self._current = False
+        self._attempts = 0
+
+    async def decide(self) -> Sequence[Inserted | Held]:
+        """One verdict for each key, in order: ``Inserted``, or ``Held`` by a pending row.
+
+        Raises: UniqueEnqueueRace, the transaction being as it was before and
+        usable; TransactionRolledBack where the server has undone it.
+        """
+        last: StoreError | None = None
+        while self._attempts < MAX_PASSES:
+            self._attempts += 1
+            try:
+                found = await self._attempt()
+            except LockNotAvailable as error:
+                await self._raise_lock_wait(error)
+            except DeadlockDetected as error:
+                last = error
+            except SerializationFailure as error:
+                await self._learn_outside(error)
+                last = error
+            else:
+                if found is not None:
+                    return found
+        raise await self._race("undecided", "its key changed hands each time it was looked at", "call") from last
+
+    async def _attempt(self) -> Sequence[Inserted | Held] | None:
+        """One savepoint. None: what it saw was undecided or out of date, so another is needed."""
+        open_ = [unique for unique in self._uniques if unique.key not in self._fresh]
+        answers: dict[str, Attempt] = {**self._fresh}
+        if open_:
+            joined = await self._joined.insert_unique(
+                open_, wait_seconds=self._wait_seconds, passes=MAX_PASSES, current=self._current
+            )
+            answers |= {unique.key: _as_ours(a, unique) for unique, a in zip(open_, joined.answers, strict=True)}
+            if joined.from_snapshot and not self._current:
+                answers |= await self._verified(joined, answers)
+        verdicts = [answers[unique.key] for unique in self._uniques]
+        decided = [verdict for verdict in verdicts if not isinstance(verdict, Unseen)]
+        return decided if len(decided) == len(verdicts) else None
+
+    async def _verified(self, joined: JoinedAnswers, answers: Mapping[str, Attempt]) -> Mapping[str, Attempt]:
+        """The pending holders that the snapshot showed, as they are by now; ``Unseen`` where that has to be acted on."""
+        held = {key: answer for key, answer in answers.items() if isinstance(answer, Held) and key not in self._fresh}
+        ids = [answer.task_id for answer in held.values() if answer.task_id is not None]
+        if not ids or await self._joined.unchanged(ids):
+            return held
+        found = await self._recheck(list(held), None)
+        changed = [key for key, answer in found.items() if not _is_live(answer)]
+        if changed and not joined.changed_rows_lockable:
+            raise await self._changed(found[changed[0]], None)
+        self._current = bool(changed)
+        return {key: Unseen() if key in changed else answer for key, answer in found.items()}
+
+    async def _learn_outside(self, error: SerializationFailure) -> None:
+        """Others have committed since the snapshot: whose key is held by now needs no row of ours."""
+        if not self._store.capabilities.rechecks:
+            words = "others have committed since this transaction began to read, so it can't write any more"
+            raise await self._race("serialization", words, "transaction") from error
+        open_ = [unique.key for unique in self._uniques if unique.key not in self._fresh]
+        found = await self._recheck(open_, error)
+        live = {key: answer for key, answer in found.items() if isinstance(answer, Held) and _is_live(answer)}
+        if not live:
+            raise await self._changed(next(iter(found.values())), error) from error
+        self._fresh |= live
+
+    async def _recheck(self, keys: Sequence[str], cause: StoreError | None) -> Mapping[str, Attempt]:
+        try:
+            return await self._store.recheck(keys)
+        except StoreError as error:
+            words = f"its holder could not be read outside this transaction's snapshot ({error})"
+            raise await self._race("recheck_failed", words, "transaction") from error
+
+    async def _changed(self, found: Attempt, cause: StoreError | None) -> UniqueEnqueueRace:
+        """What has happened to the holder, in words."""
+        match found:
+            case Held(row=None):
+                words = "the task that held its key is gone since this transaction's snapshot"
+            case Held(row=row) if row is not None:
+                words = f"the task that held its key is {row.status} since this transaction's snapshot"
+            case _:
+                words = "its key was freed, or taken and freed, since this transaction's snapshot"
+        return await self._race("snapshot", words, "transaction", holder=found)
+
+    async def _raise_lock_wait(self, error: LockNotAvailable) -> NoReturn:
+        words = "another transaction has held its key for longer than this one may wait"
+        raise await self._race("lock_wait", words, "call") from error
+
+    async def _race(
+        self, reason: str, words: str, retry: Literal["call", "transaction"], holder: Attempt | None = None
+    ) -> UniqueEnqueueRace:
+        held = holder if isinstance(holder, Held) else None
+        repeat = (
+            "repeat the enqueue"
+            if retry == "call"
+            else "end this transaction and repeat all of it (at READ COMMITTED this doesn't happen)"
+        )
+        return UniqueEnqueueRace(
+            f"unique enqueue of {self._uniques[0].task.task_path} in the caller's transaction: {words}. "
+            f"Nothing was written, and the transaction is usable; {repeat}.",
+            reason=reason,
+            retry=retry,
+            attempts=self._attempts,
+            isolation_level=await self._level(),
+            holder_id=held.task_id if held else None,
+            holder_status=held.row.status if held and held.row else None,
+        )
+
+    async def _level(self) -> str | None:
+        try:
+            return await self._joined.isolation_level()
+        except StoreError:
+            return None  # only words: the error at hand is the one to tell
+
+
+def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:
+    """An earlier attempt of this very call has written it."""
+    if isinstance(answer, Held) and answer.task_id == unique.task.id:
+        return Inserted()
+    return answer
+
+
+def _is_live(answer: Attempt) -> bool:
+    return isinstance(answer, Held) and answer.row is not None and is_pending(answer.row.status)

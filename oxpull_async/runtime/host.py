@@ -1,0 +1,51 @@
+"""What the services need of the ``Oxpull`` they work for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from oxpull_async.ports import Store
+from oxpull_async.runtime.hints import ReadyHints, SettleHints
+from oxpull_async.runtime.hooks import Hooks
+from oxpull_async.settings import Settings
+from oxpull_async.tasks import AnyTask, Enqueuer
+
+
+class Host(Enqueuer, Protocol):
+    """An ``Oxpull``, from below."""
+
+    @property
+    def settings(self) -> Settings:
+        """What is set."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises: NotOpen."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that can run here, by path."""
+        ...
+
+    @property
+    def hooks(self) -> Hooks:
+        """The registered hooks."""
+        ...
+
+    @property
+    def settle_hints(self) -> SettleHints:
+        """Tells waiters that a row was settled."""
+        ...
+
+    @property
+    def ready_hints(self) -> ReadyHints:
+        """Tells workers that a row was enqueued."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Open for as long as the block lasts."""
+        ...

@@ -1,0 +1,105 @@
+"""A background loop: one deed per turn, then a pause that an event may cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import uniform
+from typing import Final
+
+import anyio
+
+from oxpull_async.telemetry import log
+
+_FIRST_BACKOFF_SECONDS: Final = 0.05
+_MAX_DOUBLINGS: Final = 16
+
+
+class Service:
+    """Repeats a deed until it's told to stop. It never ends by an exception.
+
+    The deed returns how many seconds to pause before the next turn. An error
+    is counted and logged, once per kind until a turn succeeds again, and the
+    turn is repeated after a growing, jittered pause, which a wake-up doesn't
+    shorten.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turn: Callable[[], Awaitable[float]],
+        *,
+        wake: asyncio.Event | None = None,
+        longest_backoff: float = 30.0,
+    ) -> None:
+        self.name = name
+        self.failures = 0
+        """How many turns in a row have failed."""
+        self.last_error: Exception | None = None
+        self.ended = asyncio.Event()
+        self._turn = turn
+        self._wake = asyncio.Event() if wake is None else wake
+        self._stopping = asyncio.Event()
+        self._longest_backoff = longest_backoff
+        self._told: set[type[Exception]] = set()
+
+    def stop(self) -> None:
+        """Make the turn that is under way the last one."""
+        self._stopping.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Take turns until stopped."""
+        try:
+            while not self._stopping.is_set():
+                self._wake.clear()  # before the turn: what is told during it leads to another one
+                await self._take_turn()
+        finally:
+            self.ended.set()
+
+    async def _take_turn(self) -> None:
+        try:
+            pause = await self._turn()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next turn may succeed
+            self._note_failure(error)
+            await _wait(self._stopping, self._backoff())
+        else:
+            self._note_success()
+            await _wait(self._wake, pause)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failures += 1
+        self.last_error = error
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            log(
+                logging.ERROR,
+                "service_failed",
+                f"the {self.name} failed, and will try again: {error}",
+                error=error,
+                service=self.name,
+            )
+
+    def _note_success(self) -> None:
+        if self.failures:
+            log(
+                logging.WARNING,
+                "service_recovered",
+                f"the {self.name} works again after {self.failures} failed turn(s)",
+                service=self.name,
+            )
+            self.failures = 0
+            self._told.clear()
+
+    def _backoff(self) -> float:
+        doubled = _FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, _MAX_DOUBLINGS)
+        return uniform(0.5, 1) * min(doubled, self._longest_backoff)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    if seconds <= 0 or event.is_set():
+        await asyncio.sleep(0)
+        return
+    with anyio.move_on_after(seconds):
+        await event.wait()

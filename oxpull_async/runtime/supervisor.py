@@ -1,0 +1,69 @@
+"""Keeps background work in a task of its own, started and stopped by events.
+
+An anyio cancel scope that is held open across a caller's ``yield`` breaks
+where a host enters and leaves its lifespan in different tasks. So the scope
+lives in one asyncio task that belongs to nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import anyio
+
+from oxpull_async.telemetry import log
+
+_CANCEL_SECONDS: Final = 2.0
+
+
+class Member(Protocol):
+    """Background work: it runs until it is told to stop."""
+
+    async def run(self) -> Any:
+        """Work until stopped."""
+        ...
+
+    def stop(self) -> None:
+        """End soon; may be called before ``run`` has begun, and again."""
+        ...
+
+
+class Supervisor:
+    """Runs its members side by side. One that fails is logged, and brings down neither the others nor the host."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; the members run in a task of their own from the next turn of the event loop on."""
+        if self._members:
+            self._task = asyncio.get_running_loop().create_task(self._own(), name="oxpull_async supervisor")
+
+    async def stop(self, *, within: float) -> None:
+        """Tell every member to stop, and cancel those that haven't ended ``within`` seconds."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        for member in self._members:
+            member.stop()
+        done, _ = await asyncio.wait([task], timeout=within)
+        if not done:
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=_CANCEL_SECONDS)
+        if not done:
+            log(logging.ERROR, "supervisor_stuck", f"background work did not end within {within:g} s")
+
+    async def _own(self) -> None:
+        async with anyio.create_task_group() as group:
+            for member in self._members:
+                group.start_soon(self._run, member)
+
+    async def _run(self, member: Member) -> None:
+        try:
+            await member.run()
+        except Exception as error:  # noqa: BLE001 - must not reach the group, which would end all others
+            log(logging.ERROR, "service_ended", f"{member!r} ended by an error: {error}", error=error)

@@ -1,0 +1,93 @@
+"""What an attempt comes to: from what the task's code returned or raised to the outcome to be written."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from oxpull_async.core.backoff import Delay, decide_delay, default_delay, refuse_answer
+from oxpull_async.core.failures import ErrorRecord, error_record
+from oxpull_async.core.settlements import Settlement, decide_failure, may_retry
+from oxpull_async.ports import Claim, Outcome
+from oxpull_async.runtime.host import Host
+from oxpull_async.runtime.reports import Reports
+from oxpull_async.telemetry import log
+
+
+class Judge:
+    """Makes outcomes. The budget is the row's own, the backoff the task's or else the settings'."""
+
+    def __init__(self, host: Host, reports: Reports) -> None:
+        self._host = host
+        self._reports = reports
+
+    def success(self, claim: Claim, return_value: str | None) -> Outcome:
+        """The attempt returned this JSON text."""
+        return _outcome(claim, Settlement.success(return_value), claim.errors)
+
+    async def failure(self, claim: Claim, error: BaseException) -> Outcome:
+        """The attempt raised: it's tried again later if the row's budget and the backoff allow it."""
+        record = error_record(error)
+        errors = json.dumps([*json.loads(claim.errors), record])
+        delay = None
+        if may_retry(claim.attempts, claim.max_attempts):
+            delay = await self._delay(claim, error, _outcome(claim, Settlement.failure(record), errors))
+        return _outcome(claim, _decide(claim, record, delay), errors)
+
+    async def _delay(self, claim: Claim, error: BaseException, failed: Outcome) -> float | None:
+        delay = await self._decide_delay(claim, error, failed)
+        if delay.complaint:
+            log(
+                logging.WARNING,
+                "task_policy_error",
+                f"{claim.task_path}: {delay.complaint}; the default backoff stands in",
+                task_path=claim.task_path,
+                task_id=str(claim.id),
+            )
+        return delay.seconds
+
+    async def _decide_delay(self, claim: Claim, error: BaseException, failed: Outcome) -> Delay:
+        attempts, default = claim.attempts, self._host.settings.backoff
+        task = self._host.tasks.get(claim.task_path)
+        backoff = None if task is None else task.options.backoff
+        if backoff is None:
+            return default_delay(attempts, default)
+        if not callable(backoff):
+            return decide_delay(backoff, attempts, default)
+        result = await self._reports.as_settled(failed)
+        if result is None:
+            return refuse_answer("its row can't be read for its backoff", attempts, default)
+        try:
+            answer = backoff(error, result)
+        except Exception as problem:  # noqa: BLE001 - foreign code, and its failure isn't the task's
+            return refuse_answer(f"backoff raised {type(problem).__qualname__}", attempts, default)
+        return decide_delay(_without_coroutine(answer), attempts, default)
+
+
+def _decide(claim: Claim, record: ErrorRecord, delay: float | None) -> Settlement:
+    return decide_failure(
+        record, attempts=claim.attempts, max_attempts=claim.max_attempts, delay_seconds=delay
+    )
+
+
+def _outcome(claim: Claim, settlement: Settlement, errors: str) -> Outcome:
+    now = datetime.now(UTC)
+    delay = settlement.delay_seconds
+    return Outcome(
+        id=claim.id,
+        lease_epoch=claim.lease_epoch,
+        settlement=settlement,
+        errors=errors,
+        run_after=None if delay is None else now + timedelta(seconds=delay),
+        finished_at=now,
+    )
+
+
+def _without_coroutine(answer: Any) -> Any:
+    """A coroutine is no answer; closed, so that nobody is told that it was never awaited."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return answer

@@ -1,0 +1,98 @@
+"""The shape of the package: small modules, small functions, imports one way, rooms that mirror one another.
+
+The layers themselves are a contract of import-linter (`make check`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "oxpull_async"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = ["postgres", "sqlite", "mysql"]
+
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 50
+# Names that say nothing, so that everything ends up there.
+BANNED = {"base", "common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+# The layers that may use the package by its public face.
+ABOVE_THE_FACE = {"cli", "integrations", "testing"}
+# Modules of one room alone, each with its reason.
+ONLY_THERE: dict[str, set[str]] = {"postgres": set(), "sqlite": set(), "mysql": set()}
+
+every_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+@every_module
+def test_a_module_is_read_in_one_sitting(module: Path):
+    assert len(module.read_text().splitlines()) <= LONGEST_MODULE
+
+
+@every_module
+def test_a_function_fits_a_screen(module: Path):
+    too_long = [
+        f"{function.name} ({length} lines)"
+        for function in functions_of(module)
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > LONGEST_FUNCTION
+    ]
+    assert not too_long
+
+
+@every_module
+def test_a_name_says_what_is_inside(module: Path):
+    words = set(module.relative_to(PACKAGE).with_suffix("").parts)
+    assert not {word.strip("_") for word in words} & BANNED
+
+
+@every_module
+def test_annotations_are_not_evaluated(module: Path):
+    source = module.read_text()
+    assert not source.strip() or "from __future__ import annotations" in source
+
+
+@every_module
+def test_nothing_below_it_imports_the_public_face(module: Path):
+    layer = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if layer not in ABOVE_THE_FACE | {"__init__"}:
+        assert "oxpull_async" not in set(imports_of(module))
+
+
+def test_the_rooms_of_the_drivers_mirror_one_another():
+    names = {room: {path.name for path in (PACKAGE / "drivers" / room).glob("*.py")} for room in ROOMS}
+    shared = {room: names[room] - ONLY_THERE[room] for room in ROOMS}
+    assert shared["postgres"] == shared["sqlite"] == shared["mysql"]
+
+
+def test_the_rooms_have_the_same_statement_files():
+    names = {room: {path.name for path in (PACKAGE / "drivers" / room).glob("sql/*.sql")} for room in ROOMS}
+    assert names["postgres"] == names["sqlite"] == names["mysql"] != set()
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def functions_of(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def imports_of(module: Path) -> Iterator[str]:
+    """Modules that are imported, or imported from, by their absolute names."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield resolved(module, node)
+
+
+def resolved(module: Path, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = [PACKAGE.name, *module.relative_to(PACKAGE).parent.parts]
+    return ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
