@@ -20,6 +20,7 @@ from oxpull_async.exceptions import (
     StoreError,
     TaskFailed,
     TaskResultDoesNotExist,
+    TaskTimeout,
     TransactionRequired,
     TransactionRolledBack,
     UniqueEnqueueRace,
@@ -27,6 +28,7 @@ from oxpull_async.exceptions import (
     WrongDatabase,
 )
 from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
 
@@ -57,11 +59,13 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskRouter",
     "TaskStatus",
+    "TaskTimeout",
     "TransactionRequired",
     "TransactionRolledBack",
     "Unique",
     "UniqueEnqueueRace",
     "UniqueViolation",
+    "Worker",
     "WrongDatabase",
     "enqueue",
     "enqueue_many",

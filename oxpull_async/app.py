@@ -26,7 +26,9 @@ from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
 from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
+from oxpull_async.runtime.worker import Worker, run_until_idle
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
 from oxpull_async.tasks import AnyTask, Call, P, Task, TaskMaker, TaskRouter, Unique, make_options
 
@@ -117,15 +119,24 @@ class Oxpull(TaskMaker):
         await self.close()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Oxpull]:
-        """Open for as long as the block lasts; an Oxpull that was open already stays open after it."""
+    async def running(self, *, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
+        """Open for as long as the block lasts, with ``worker`` at work beside it.
+
+        An Oxpull that was open already stays open after it. Touches no signal handlers.
+        """
         was_open = self._opened is not None
         await self.open()
+        supervisor = Supervisor([] if worker is None else [worker])
+        supervisor.start()
         try:
             yield self
         finally:
-            if not was_open:
-                await self.close()
+            bound = 0.0 if worker is None else worker.longest_stop
+            try:
+                await shielded(supervisor.stop(within=bound), within=bound + self.settings.close_timeout)
+            finally:
+                if not was_open:
+                    await self.close()
 
     def lifespan(self, app: Any = None) -> AbstractAsyncContextManager[dict[str, Any]]:
         """An ASGI lifespan: ``FastAPI(lifespan=ox.lifespan)``. Its state offers the Oxpull as ``ox``."""
@@ -257,6 +268,14 @@ class Oxpull(TaskMaker):
         return task_result(await self._reader.read_row(parsed), self._reader)
 
     # Upkeep
+
+    async def run_until_idle(self, *, concurrency: int = 10, raise_errors: bool = False) -> int:
+        """Run every task that is due, those enqueued meanwhile and due retries included.
+
+        Returns how many attempts that took. Rows that are deferred stay.
+        ``raise_errors`` stops at the first attempt that fails, and raises its error.
+        """
+        return await run_until_idle(self, concurrency=concurrency, raise_errors=raise_errors)
 
     async def reap(self) -> Reaped:
         """One pass over expired leases: rows go back to READY, or become LOST without an attempt left."""

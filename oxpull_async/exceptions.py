@@ -14,6 +14,7 @@
     ├── TransactionRolledBack      the server has undone the caller's whole transaction
     ├── TaskResultDoesNotExist     no task row has this id
     ├── TaskFailed                 the awaited task settled without success
+    ├── TaskTimeout                an attempt ran beyond its task's timeout (also a TimeoutError)
     └── StoreError                 the database refused or couldn't be reached
         ├── ConnectionLost         the connection broke, or never came about
         ├── PoolTimeout            no connection of the pool became free in time
@@ -117,6 +118,17 @@ class TaskFailed(OxpullError):
         self.task_id = task_id
         self.status = status
         self.errors = errors
+
+
+class TaskTimeout(OxpullError, TimeoutError):
+    """An attempt ran beyond its task's ``timeout``, in seconds, and was cancelled.
+
+    Rows name it by the path that Django processes know.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"the task ran beyond its timeout of {timeout:g} s")
+        self.timeout = timeout
 
 
 class StoreError(OxpullError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from uuid import UUID
 
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import (
@@ -78,7 +79,7 @@ class TaskContext(Protocol):
     """What a task with ``takes_context=True`` gets as its first argument."""
 
     @property
-    def id(self) -> Any:
+    def id(self) -> UUID:
         """The task row's id."""
         ...
 
@@ -90,6 +91,20 @@ class TaskContext(Protocol):
     @property
     def max_attempts(self) -> int:
         """How many attempts the row has in all."""
+        ...
+
+    @property
+    def task_path(self) -> str:
+        """The path under which the row knows this task."""
+        ...
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that the row came from."""
+        ...
+
+    async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+        """Enqueue another task through the Oxpull whose worker runs this one."""
         ...
 
 

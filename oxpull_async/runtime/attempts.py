@@ -54,14 +54,19 @@ class Attempts:
         self._listeners: list[Callable[[], None]] = []
         self.at_rest = asyncio.Event()
         """Set while no task's code runs."""
-        self.all_written = asyncio.Event()
-        """Set while there is no attempt at all."""
+        self.nothing_to_write = asyncio.Event()
+        """Set while no attempt that has ended waits for its outcome to be written."""
         self._tell()
 
     @property
     def free(self) -> int:
         """How many further attempts may run."""
         return self._concurrency - self._running
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs, and everything is written."""
+        return not self._present
 
     @property
     def present(self) -> list[Attempt]:
@@ -93,7 +98,7 @@ class Attempts:
 
     def _tell(self) -> None:
         _set(self.at_rest, not self._running)
-        _set(self.all_written, not self._present)
+        _set(self.nothing_to_write, len(self._present) == self._running)
         for listener in self._listeners:
             listener()
 

@@ -10,6 +10,9 @@ from oxpull_async.drivers import open_store
 from oxpull_async.ports import Store
 from oxpull_async.settings import make_settings
 from tests.integration.competitor import Competitor
+from tests.integration.shared_database import migrated_url, shared_databases
+
+__all__ = ["migrated_url", "shared_databases"]
 
 
 @pytest.fixture

@@ -49,6 +49,11 @@ class Competitor:
         """A further connection, to be closed by the caller."""
         return Competitor(self.url)
 
+    def be_impatient(self) -> None:
+        """Wait at most a second or so for a lock from here on."""
+        for statement in _IMPATIENCE[self.scheme]:
+            self._execute(statement, ())
+
     def close(self) -> None:
         with contextlib.suppress(Exception):  # a test may have had it killed
             self._connection.close()
@@ -209,6 +214,12 @@ _ROW: dict[str, Any] = {
     "takes_context": False, "backend_name": "default", "attempts": 0, "max_attempts": 3, "errors": "[]",
     "worker_ids": "[]", "lease_epoch": 0,
 }  # fmt: skip
+
+_IMPATIENCE = {
+    "postgresql": ["SET lock_timeout = '1s'"],
+    "mysql": ["SET SESSION innodb_lock_wait_timeout = 1", "SET SESSION lock_wait_timeout = 1"],
+    "sqlite": ["PRAGMA busy_timeout = 1000"],
+}
 
 _OPEN_TRANSACTIONS = {
     "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() "

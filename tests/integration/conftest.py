@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.competitor import Competitor
+from tests.integration.shared_database import migrated_url, shared_databases
+
+__all__ = ["migrated_url", "shared_databases"]
 
 
 @pytest.fixture

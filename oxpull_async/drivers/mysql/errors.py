@@ -32,7 +32,6 @@ _BY_NUMBER: dict[int, type[StoreError]] = {
     3572: LockNotAvailable,  # MySQL's NOWAIT
     1213: DeadlockDetected,
     1020: SerializationFailure,  # MariaDB with innodb_snapshot_isolation
-    1305: SavepointMissing,
     1969: StatementTimeout,  # MariaDB's max_statement_time
     3024: StatementTimeout,  # MySQL's max_execution_time
     1317: StatementTimeout,  # KILL QUERY
@@ -44,6 +43,7 @@ _LOST_BY_SERVER = frozenset(
 )
 _DUPLICATE = frozenset({1062, 1586})
 _MISSING = frozenset({1146, 1054})
+_NOT_THERE = 1305  # a savepoint, or a function
 _NO_DATABASE = 1049
 # Out of memory, a server that is read-only for now, a full disk: the same work may succeed later.
 _TRANSIENT = frozenset({1021, 1037, 1041, 1114, 1226, 1290, 1836})
@@ -75,6 +75,8 @@ def _by_number(error: BaseException, number: int) -> OxpullError:
     message = f"{_words(error)} (error {number})"
     if number in _DUPLICATE:
         return UniqueViolation(message, code=number, table=_table(message))
+    if number == _NOT_THERE and "SAVEPOINT" in message:
+        return SavepointMissing(message, code=number)
     if number in _BY_NUMBER:
         return _BY_NUMBER[number](message, code=number)
     if number in _LOST or number in _LOST_BY_SERVER:

@@ -33,7 +33,6 @@ _OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 # Longer than that at rest, and a firewall on the way may have dropped it without telling either side.
 _MAX_IDLE_SECONDS = 60.0
 _DESCRIBE = "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet"
-_DESCRIBE_SNAPSHOTS = "SHOW GLOBAL VARIABLES LIKE 'innodb_snapshot_isolation'"  # MariaDB alone has it
 _RECHECKS = 4
 _RECHECK_SECONDS = 2.0
 _RECHECK_LOCK_SECONDS = 1.0
@@ -67,7 +66,6 @@ class Pool:
         """Ask the server what it is. Raises: WrongDatabase if it's too old."""
         async with self.connection(reading=True) as connection:
             ((version, thread, packet),) = (await connection.command(_DESCRIBE)).rows
-            snapshots = (await connection.command(_DESCRIBE_SNAPSHOTS)).rows
             self._orphans.threads_are_the_servers = thread == connection.raw.thread_id()
         self._limits.max_packet_bytes = packet
         _refuse_old(version)
@@ -77,7 +75,7 @@ class Pool:
             skip_locked=True,
             notifications=False,
             own_snapshot_levels=True,
-            changed_rows_lockable=("innodb_snapshot_isolation", "ON") not in snapshots,
+            rechecks=True,
             fine_lock_timeout=False,
         )
 

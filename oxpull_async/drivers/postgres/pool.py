@@ -12,6 +12,7 @@ import asyncpg
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
+from oxpull_async.drivers.postgres._lender import Lender
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
 from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
@@ -23,6 +24,7 @@ T = TypeVar("T")
 _APPLICATION = "oxpull_async"
 _CLEANUP_SECONDS = 2.0
 _OLDEST = 13
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _RECHECKS = 4
 _RECHECK_SECONDS = 2.0
 # SET LOCAL, so that a pooler's server session doesn't keep the bounds. A migration waiting for the caller's own
@@ -67,14 +69,14 @@ class Pool:
     def __init__(self, url: str, settings: Settings) -> None:
         self._url = url
         self._settings = settings
-        self._pool: asyncpg.Pool[Any] | None = None
+        self._lender: Lender | None = None
         self._rechecks = anyio.Semaphore(_RECHECKS)
 
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
         settings = self._settings
         try:
-            self._pool = await asyncpg.create_pool(
+            pool = await asyncpg.create_pool(
                 self._url,
                 min_size=1,
                 max_size=settings.pool_size,
@@ -85,6 +87,7 @@ class Pool:
             )
         except DRIVER_ERRORS as error:
             raise classify(error) from error
+        self._lender = Lender(pool, settings.pool_timeout)
 
     def session_arguments(self) -> dict[str, Any]:
         """How every connection of ours is set up.
@@ -130,13 +133,13 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection; whoever doesn't finish in time is cut off."""
-        pool, self._pool = self._pool, None
-        if pool is None:
+        lender, self._lender = self._lender, None
+        if lender is None:
             return
         try:
-            await shielded(pool.close(), within=self._settings.close_timeout)
+            await shielded(lender.close(), within=self._settings.close_timeout)
         except TimeoutError:
-            pool.terminate()
+            lender.terminate()
 
     async def read(self, procedure: Procedure[T]) -> T:
         """Run a procedure that only reads."""
@@ -154,8 +157,8 @@ class Pool:
     async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
         """Run a procedure within a READ COMMITTED transaction: all of it, or nothing."""
         async with self.connection() as connection:
-            await connection.command("BEGIN ISOLATION LEVEL READ COMMITTED")
             try:
+                await connection.command(_BEGIN)
                 answer = await run(procedure, connection.execute)
             except BaseException:
                 await roll_back(connection)
@@ -167,8 +170,8 @@ class Pool:
     async def begin(self) -> AsyncIterator[AsyncpgSession]:
         """A READ COMMITTED transaction for as long as the block lasts."""
         async with self.connection() as connection:
-            await connection.command("BEGIN ISOLATION LEVEL READ COMMITTED")
             try:
+                await connection.command(_BEGIN)
                 yield AsyncpgSession(connection.raw)
             except BaseException:
                 await roll_back(connection)
@@ -201,31 +204,22 @@ class Pool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection of the pool. Raises: NotOpen, PoolTimeout, ConnectionLost."""
-        pool = self._pool
-        if pool is None:
+        lender = self._lender
+        if lender is None:
             raise NotOpen("the PostgreSQL connections are closed; open the Oxpull first (`async with ox:`)")
-        raw = await self._acquire(pool)
+        raw = await lender.take()
+        idle = False
         try:
             yield Connection(raw)
+            idle = True
         finally:
-            await pool.release(raw, timeout=_CLEANUP_SECONDS)
+            await lender.give_back(raw, idle=idle)
 
     async def _connect(self, within: float, *, command_timeout: float | None) -> Any:
         try:
             return await asyncpg.connect(
                 self._url, timeout=within, command_timeout=command_timeout, **self.session_arguments()
             )
-        except DRIVER_ERRORS as error:
-            raise classify(error) from error
-
-    async def _acquire(self, pool: asyncpg.Pool[Any]) -> Any:
-        try:
-            return await pool.acquire(timeout=self._settings.pool_timeout)
-        except TimeoutError as error:
-            raise PoolTimeout(
-                f"no PostgreSQL connection became free within {self._settings.pool_timeout:g} s "
-                f"(pool_size={self._settings.pool_size}); raise pool_size or shorten what holds them"
-            ) from error
         except DRIVER_ERRORS as error:
             raise classify(error) from error
 

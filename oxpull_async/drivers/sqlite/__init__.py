@@ -11,6 +11,7 @@ from oxpull_async.settings import Settings
 def room(url: str, settings: Settings) -> Room:
     """This dialect's procedures over a pool of its own."""
     return Room(
+        engine="sqlite",
         pool=Pool(url, settings),
         tasks=tasks,
         unique=unique,

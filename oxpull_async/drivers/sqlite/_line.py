@@ -174,7 +174,7 @@ class Line:
             answer = work(job.session)
         except CalledOff:
             error = NotOpen("the SQLite connections were closed while this ran; it was rolled back")
-        except BaseException as raised:  # noqa: BLE001 - it belongs to the caller, who is in another thread
+        except BaseException as raised:  # it belongs to the caller, who is in another thread
             error = raised
         self._queue.finished()
         job.deliver(answer, error)
@@ -283,4 +283,4 @@ async def _occupy(connection: aiosqlite.Connection, serve: Callable[[sqlite3.Con
     public way to run a function there: ``_execute`` has done it in every
     version from 0.20 to 0.22, and is used in this place alone.
     """
-    await connection._execute(serve, connection._conn)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    await connection._execute(serve, connection._conn)  # type: ignore[no-untyped-call]

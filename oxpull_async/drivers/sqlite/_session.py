@@ -33,7 +33,7 @@ class Session:
         self.connection = connection
         self.called_off = False
         self.statement_began: float | None = None
-        """By the monotonic clock; None before the first statement."""
+        """By the monotonic clock; None between statements."""
         self._patience = patience
         self._in_transaction = in_transaction
 
@@ -53,14 +53,17 @@ class Session:
 
     def _patiently(self, run: Callable[[], R]) -> R:
         began = self.statement_began = time.monotonic()
-        while True:
-            self._check()
-            try:
-                return run()
-            except sqlite3.Error as error:
-                if not is_busy(error) or time.monotonic() - began > self._patience:
-                    raise classify(error) from error
-            pause()
+        try:
+            while True:
+                self._check()
+                try:
+                    return run()
+                except sqlite3.Error as error:
+                    if not is_busy(error) or time.monotonic() - began > self._patience:
+                        raise classify(error) from error
+                pause()
+        finally:
+            self.statement_began = None
 
     def _check(self) -> None:
         if self.called_off:
@@ -72,7 +75,7 @@ class Session:
 
 def pause() -> None:
     """Between two looks at a busy file: at random, so that processes don't keep step."""
-    time.sleep(random.uniform(0.1, 1) * _RETRY_SECONDS)  # noqa: S311 - no secret
+    time.sleep(random.uniform(0.1, 1) * _RETRY_SECONDS)
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

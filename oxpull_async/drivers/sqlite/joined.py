@@ -36,13 +36,19 @@ def insert_unique(
         answers = yield from guarded(_all_or_nothing(uniques, passes))
     except Undecided:
         answers = [Unseen()] * len(uniques)
-    return JoinedAnswers(answers, from_snapshot=False, isolation_level=None)
+    return JoinedAnswers(answers, from_snapshot=False, changed_rows_lockable=True)
 
 
 def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
     """Never asked, for no answer comes from a snapshot."""
     yield from ()
     return True
+
+
+def isolation_level() -> Procedure[str | None]:
+    """SQLite has but one."""
+    yield from ()
+    return None
 
 
 def identify() -> Procedure[tuple[object, ...]]:

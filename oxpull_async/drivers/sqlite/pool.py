@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from oxpull_async.drivers._procedure import Procedure, run_sync
 from oxpull_async.drivers.sqlite import migrations
+from oxpull_async.drivers.sqlite._held import HeldTransaction, held
 from oxpull_async.drivers.sqlite._line import Line, Writer
 from oxpull_async.drivers.sqlite._session import Session
 from oxpull_async.drivers.sqlite.errors import DRIVER_ERRORS, classify
@@ -90,7 +92,7 @@ class Pool:
             skip_locked=False,
             notifications=False,
             own_snapshot_levels=False,
-            changed_rows_lockable=True,
+            rechecks=False,
             fine_lock_timeout=True,
         )
 
@@ -139,6 +141,12 @@ class Pool:
     async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
         """The same: here every write is a transaction."""
         return await self.write(procedure, wait_seconds=wait_seconds)
+
+    def begin(self) -> AbstractAsyncContextManager[HeldTransaction]:
+        """A transaction for as long as the block lasts, in which nobody else writes to the file."""
+        return held(
+            _opened(self._writer), patience=_LOCK_SECONDS, order_seconds=self._settings.statement_timeout
+        )
 
     async def recheck(self, procedure: Procedure[T]) -> T:
         """The reading connection is outside of every transaction already."""

@@ -1,10 +1,10 @@
 -- name: take_lock
 -- Held by the session, whatever a statement commits. Names end at 64 characters, and count for the whole server.
-SELECT GET_LOCK(CONCAT('oxpull_async.migrate.', LEFT(SHA1(DATABASE()), 32)), 0)
+SELECT GET_LOCK(CONCAT('oxpull_async.migrate.', LEFT(SHA2(DATABASE(), 256), 32)), 0)
 
 -- name: release_lock
 -- Closing the session would do as well, only later.
-SELECT RELEASE_LOCK(CONCAT('oxpull_async.migrate.', LEFT(SHA1(DATABASE()), 32)))
+SELECT RELEASE_LOCK(CONCAT('oxpull_async.migrate.', LEFT(SHA2(DATABASE(), 256), 32)))
 
 -- name: find_table
 -- Whether the database has this table.
