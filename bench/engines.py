@@ -71,6 +71,4 @@ def _sqlite() -> list[Engine]:
             yield f"sqlite:///{Path(folder) / 'bench.db'}"
 
     levels: tuple[Literal["FULL", "NORMAL"], ...] = ("FULL", "NORMAL")
-    return [
-        Engine(f"SQLite, synchronous {level}", database, sqlite.open_floor_with(level), level) for level in levels
-    ]
+    return [Engine(f"SQLite, synchronous {level}", database, sqlite.open_floor_with(level), level) for level in levels]

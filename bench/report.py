@@ -33,7 +33,9 @@ def as_text(report: Report) -> str:
     table = [HEAD, *_cells(report)]
     widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
     lines = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        )
         for line in table
     ]
     title = f"{_title(report)}: medians of {report.rounds} interleaved rounds, {machine()}"

@@ -16,8 +16,10 @@ import anyio
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.drivers import SqlStore, open_store, session_factory
+from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import Bound, BoundHost
 from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen, TaskResultDoesNotExist
 from oxpull_async.ports import Held, Pruned, Reaped, Store
@@ -33,7 +35,6 @@ from oxpull_async.settings import Settings, make_settings, settings_from_environ
 from oxpull_async.tasks import AnyTask, Call, P, Task, TaskMaker, TaskRouter, Unique, make_options
 
 H = TypeVar("H", bound=Hook)
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,7 @@ class Oxpull(TaskMaker):
 
     @asynccontextmanager
     async def running(self, *, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
-        """Open for as long as the block lasts, with ``worker`` at work beside it.
-
-        An Oxpull that was open already stays open after it. Touches no signal handlers.
-        """
+        """Open, and ``worker`` at work, for as long as the block lasts; what was open already stays open."""
         was_open = self._opened is not None
         await self.open()
         supervisor = Supervisor([] if worker is None else [worker])
@@ -131,9 +129,8 @@ class Oxpull(TaskMaker):
         try:
             yield self
         finally:
-            bound = 0.0 if worker is None else worker.longest_stop
             try:
-                await shielded(supervisor.stop(within=bound), within=bound + self.settings.close_timeout)
+                await shielded(supervisor.stop(), within=supervisor.longest_stop)
             finally:
                 if not was_open:
                     await self.close()
@@ -186,32 +183,29 @@ class Oxpull(TaskMaker):
 
     # Enqueue
 
-    async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+    async def enqueue(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Write a task row in a transaction of our own; a unique task's pending row is found instead."""
         return await self.enqueue_call(task, Call(args, kwargs))
 
-    async def enqueue_unique(
-        self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> EnqueueResult:
+    async def enqueue_unique(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """As ``enqueue``, unique even if the task wasn't declared so. Raises: UniqueEnqueueRace."""
         return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
 
     async def enqueue_many(
-        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
     ) -> list[EnqueueResult]:
         """One result for each call, in order, in one transaction: all of them or none."""
         return await self.enqueue_calls(task, calls)
 
     async def enqueue_unique_many(
-        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
     ) -> list[EnqueueResult]:
         """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
         return await self.enqueue_calls(task, calls, force_unique=True)
 
-    async def enqueue_call(
-        self, task: AnyTask, call: Call, *, force_unique: bool = False
-    ) -> EnqueueResult:
+    async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""
+        task = as_task(task)
         opened = self._require_open()
         unique = self._uniqueness(task, force_unique)
         request = make_request(task, call, settings=self.settings, unique=unique, now=_now())
@@ -225,9 +219,10 @@ class Oxpull(TaskMaker):
         return (await self._created([request]))[0]
 
     async def enqueue_calls(
-        self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
+        self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
     ) -> list[EnqueueResult]:
         """What every bulk enqueue comes down to."""
+        task = as_task(task)
         opened = self._require_open()
         unique = self._uniqueness(task, force_unique)
         requests = make_requests(task, calls, settings=self.settings, unique=unique, now=_now())
@@ -270,9 +265,8 @@ class Oxpull(TaskMaker):
     # Upkeep
 
     async def run_until_idle(self, *, concurrency: int = 10, raise_errors: bool = False) -> int:
-        """Run every task that is due, those enqueued meanwhile and due retries included.
+        """Run all that is due, also what is enqueued or retried meanwhile; returns the number of attempts.
 
-        Returns how many attempts that took. Rows that are deferred stay.
         ``raise_errors`` stops at the first attempt that fails, and raises its error.
         """
         return await run_until_idle(self, concurrency=concurrency, raise_errors=raise_errors)

@@ -302,11 +302,15 @@ class JoinedAnswers:
     ``from_snapshot``: a pending ``Held`` may be out of date, since the
     transaction reads as of its beginning. ``changed_rows_lockable``: rows
     that others have changed since can still be read and locked as they are now.
+    ``only_read``: nothing was tried, since the server undoes a whole
+    transaction that touches a changed row; the answers are what the snapshot
+    has, and the call is repeated with ``current`` once that is known to hold.
     """
 
     answers: Sequence[Attempt]
     from_snapshot: bool
     changed_rows_lockable: bool
+    only_read: bool = False
 
 
 class JoinedStore(Protocol):

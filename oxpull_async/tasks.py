@@ -12,6 +12,7 @@ from uuid import UUID
 
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import (
+    check_backend_name,
     check_max_attempts,
     check_priority,
     check_queue_name,
@@ -73,6 +74,7 @@ class TaskOptions:
     unique: Unique | None = None
     wait: float | None = None
     """How long a unique enqueue waits for a competitor's open transaction, in seconds."""
+    backend_name: str | None = None
 
 
 class TaskContext(Protocol):
@@ -357,6 +359,7 @@ def checked(options: TaskOptions) -> TaskOptions:
         timeout=None if options.timeout is None else check_timeout(options.timeout),
         wait=None if options.wait is None else _wait(options.wait),
         backoff=_backoff(options.backoff),
+        backend_name=None if options.backend_name is None else check_backend_name(options.backend_name),
     )
 
 

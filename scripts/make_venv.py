@@ -60,9 +60,7 @@ def version_of(python: str) -> tuple[int, ...]:
     """(3, 13) and the like; () where it doesn't run, as a version manager's shim may."""
     question = "import sys, venv; print(*sys.version_info[:2])"
     try:
-        answer = subprocess.run(
-            [python, "-c", question], capture_output=True, text=True, timeout=30, check=False
-        )
+        answer = subprocess.run([python, "-c", question], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return tuple(int(part) for part in answer.stdout.split()) if answer.returncode == 0 else ()

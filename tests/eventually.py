@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
 
 import anyio
 
@@ -14,7 +14,11 @@ FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.1
 
 
-async def eventually(assertion: Callable[[], T | Awaitable[T]], within: float = 10) -> T:
+@overload
+async def eventually(assertion: Callable[[], Coroutine[Any, Any, T]], within: float = 10) -> T: ...
+@overload
+async def eventually(assertion: Callable[[], T], within: float = 10) -> T: ...
+async def eventually(assertion: Callable[[], Any], within: float = 10) -> Any:
     """What `assertion` returns, once it neither raises AssertionError nor returns False.
 
     It's tried again and again, with growing pauses, for `within` seconds; then its last failure is raised.
@@ -33,7 +37,7 @@ async def eventually(assertion: Callable[[], T | Awaitable[T]], within: float = 
     raise AssertionError(f"not within {within} s: {failure}") from failure
 
 
-async def _held(assertion: Callable[[], T | Awaitable[T]]) -> T:
+async def _held(assertion: Callable[[], Any]) -> Any:
     outcome = assertion()
     value = await outcome if inspect.isawaitable(outcome) else outcome
     assert value is not False, "the assertion returned False"

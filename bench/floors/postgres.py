@@ -22,9 +22,7 @@ _ARRAYS = ", ".join(f"${number + 1}::{type_}[]" for number, type_ in enumerate(_
 _SELECTED = ", ".join(f"{name}::jsonb" if name in _JSON else name for name in COLUMNS.split(", "))
 
 INSERT = f"INSERT INTO django_ox_oxtask ({COLUMNS}) VALUES ({_MARKS})"
-INSERT_BULK = (
-    f"INSERT INTO django_ox_oxtask ({COLUMNS}) SELECT {_SELECTED} FROM unnest({_ARRAYS}) AS input ({COLUMNS})"
-)
+INSERT_BULK = f"INSERT INTO django_ox_oxtask ({COLUMNS}) SELECT {_SELECTED} FROM unnest({_ARRAYS}) AS input ({COLUMNS})"
 
 
 @asynccontextmanager

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal
 
 import aiosqlite
 
-from bench.floors import COLUMN_COUNT, COLUMNS, TABLES, Values, task_rows
+from bench.floors import COLUMN_COUNT, COLUMNS, TABLES, OpenFloor, Values, task_rows
 
 INSERT = f"INSERT INTO django_ox_oxtask ({COLUMNS}) VALUES ({', '.join('?' * COLUMN_COUNT)})"
 
 
-def open_floor_with(synchronous: Literal["NORMAL", "FULL"]) -> partial[AbstractAsyncContextManager[SqliteFloor]]:
+def open_floor_with(synchronous: Literal["NORMAL", "FULL"]) -> OpenFloor:
     """The floor at one level of durability, which belongs to the connection."""
     return partial(open_floor, synchronous=synchronous)
 

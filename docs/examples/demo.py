@@ -1,11 +1,12 @@
 """A morning in an order service, told in a minute: no server, one SQLite file, everything removed afterwards.
 
-    python docs/examples/demo.py
+python docs/examples/demo.py
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import sys
 import tempfile
@@ -25,6 +26,7 @@ WEBHOOKS_AT_ONCE = 200
 MORNING_ORDERS = 300
 
 console = Console(highlight=False)
+logging.getLogger("oxpull_async").setLevel(logging.CRITICAL)  # it would tell every failure a second time
 folder = tempfile.TemporaryDirectory(prefix="oxpull-demo-")
 file = Path(folder.name) / "shop.db"
 ox = Oxpull(f"sqlite:///{file}")
@@ -40,7 +42,9 @@ async def send_invoice(order_id: int) -> str:
 async def charge(context: TaskContext, order_id: int, bank_is_up_after: int) -> str:
     now = time.strftime("%H:%M:%S")
     if context.attempt <= bank_is_up_after:
-        console.print(f"  {now}  order {order_id}, attempt {context.attempt} of {context.max_attempts}: [red]the bank is down")
+        console.print(
+            f"  {now}  order {order_id}, attempt {context.attempt} of {context.max_attempts}: [red]the bank is down"
+        )
         raise ConnectionError("the bank is down")
     console.print(f"  {now}  order {order_id}, attempt {context.attempt} of {context.max_attempts}: [green]charged")
     return "charged"

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from oxpull_async import Oxpull, TaskContext, TaskFailed
+from oxpull_async import Oxpull, TaskContext, TaskFailed, Worker
 
 ox = Oxpull.in_memory()
 
@@ -25,9 +25,8 @@ async def charge(context: TaskContext, order_id: int) -> str:
 
 
 async def main() -> None:
-    async with ox:
+    async with ox, ox.running(worker=Worker(ox)):
         good, bad = await charge.enqueue(42), await charge.enqueue(13)
-        await ox.run_until_idle()
         print(await good.wait(timeout=5))
         try:
             await bad.wait(timeout=5)

@@ -10,7 +10,7 @@ async def main() -> None:
         await ox.migrate()
         for order_id in (41, 42, 42):
             result = await send_invoice.enqueue(order_id)
-            print(order_id, result.id, "new" if result.created else "pending already")
+            print(order_id, result.id, "new" if result.created else "pending")
 
 
 asyncio.run(main())

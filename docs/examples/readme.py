@@ -14,7 +14,7 @@ async def main() -> None:
     async with ox:
         await ox.migrate()
         first = await send_invoice.enqueue(42)
-        again = await send_invoice.enqueue(42)  # it is pending already: the same task
+        again = await send_invoice.enqueue(42)  # the same task: it is pending
         print(again.id == first.id, again.created)  # True False
         async with ox.running(worker=Worker(ox)):
             print(await first.wait(timeout=10))  # invoice for order 42

@@ -9,6 +9,7 @@ room. A parameter is written ``:name``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import files
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -83,6 +84,20 @@ class Statement:
         missing = sorted(self.parameters - values.keys())
         unknown = sorted(values.keys() - self.parameters)
         raise TypeError(f"statement {self.name}: missing {missing}, unknown {unknown}")
+
+
+def expanded(text: str, parameters: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """The ``format`` text with each tuple among its parameters written out, for drivers that take no tuples."""
+    if not any(isinstance(parameter, tuple) for parameter in parameters):
+        return text, tuple(parameters)
+    first, *others = text.split("%s")
+    parts, flat = [first], list[Any]()
+    for parameter, part in zip(parameters, others, strict=True):
+        several = parameter if isinstance(parameter, tuple) else (parameter,)
+        marks = ", ".join(["%s"] * len(several))
+        parts += [f"({marks})" if isinstance(parameter, tuple) else marks, part]
+        flat += several
+    return "".join(parts), tuple(flat)
 
 
 def load_statements(package: str, file: str) -> dict[str, Statement]:

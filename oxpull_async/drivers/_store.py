@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._joined.session import JoinedSession
-from oxpull_async.drivers._joined.store import Identities, JoinedSqlStore, Locks
+from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import NotOpen
@@ -37,8 +37,7 @@ class SqlStore:
         self._room = room
         self._pool = room.pool
         self._capabilities: Capabilities | None = None
-        self._identities = Identities(room)
-        self._locks = Locks()
+        self._callers = Callers(room)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -118,12 +117,12 @@ class SqlStore:
             raise TypeError(
                 f"the bound connection is one of {session.engine}, but this Oxpull's database is {self._room.engine}"
             )
-        return JoinedSqlStore(session, self._room, self._identities, self._locks)
+        return JoinedSqlStore(session, self._callers)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[JoinedStore]:
         async with self._pool.begin() as session:
-            yield JoinedSqlStore(session, self._room, self._identities, self._locks)
+            yield JoinedSqlStore(session, self._callers)
 
     async def get_task(self, task_id: UUID) -> TaskRow | None:
         return await self._pool.read(self._room.tasks.get(task_id))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxpull_async.enqueue.desk import now
+from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
 from oxpull_async.enqueue.joined import Joining
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.enqueue.unique import row_of
 from oxpull_async.ports import Held, JoinedStore, Store, TaskRow
 from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Call, P, Task, Unique
+from oxpull_async.tasks import AnyTask, Call, P, Unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,11 @@ class Bound:
         self.created: list[EnqueueResult] = []
         """The results of the rows that were written so far, for whoever knows when they're committed."""
 
-    async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
+    async def enqueue(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Write a task row in this transaction; a unique task's pending row is found instead."""
         return await self.enqueue_call(task, Call(args, kwargs))
 
-    async def enqueue_unique(
-        self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> EnqueueResult:
+    async def enqueue_unique(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """As ``enqueue``, unique even if the task wasn't declared so.
 
         Raises: UniqueEnqueueRace, TransactionRolledBack, TransactionRequired, WrongDatabase, StoreError.
@@ -55,21 +54,20 @@ class Bound:
         return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
 
     async def enqueue_many(
-        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
     ) -> list[EnqueueResult]:
         """One result for each call, in order: all of them or none, in this transaction."""
         return await self.enqueue_calls(task, calls)
 
     async def enqueue_unique_many(
-        self, task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
+        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
     ) -> list[EnqueueResult]:
         """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
         return await self.enqueue_calls(task, calls, force_unique=True)
 
-    async def enqueue_call(
-        self, task: AnyTask, call: Call, *, force_unique: bool = False
-    ) -> EnqueueResult:
+    async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""
+        task = as_task(task)
         host, store = self._host, self._host.store()
         unique = host.uniqueness(task, force_unique)
         request = make_request(task, call, settings=host.settings, unique=unique, now=now())
@@ -82,9 +80,10 @@ class Bound:
             return self._result(request, row)
 
     async def enqueue_calls(
-        self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
+        self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
     ) -> list[EnqueueResult]:
         """What every bulk enqueue comes down to: one savepoint around all of it."""
+        task = as_task(task)
         host, store = self._host, self._host.store()
         unique = host.uniqueness(task, force_unique)
         requests = make_requests(task, calls, settings=host.settings, unique=unique, now=now())

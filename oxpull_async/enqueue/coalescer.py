@@ -41,6 +41,7 @@ class Coalescer(Generic[Item, Answer]):
         self._busy = False
         self._gathered: deque[_Call[Item, Answer]] = deque()
         self._flusher: asyncio.Task[None] | None = None
+        self._rest: asyncio.Future[None] | None = None
 
     async def submit(self, item: Item) -> Answer:
         """The item's answer from a statement of its own or a shared one.
@@ -58,9 +59,11 @@ class Coalescer(Generic[Item, Answer]):
             self._next()
 
     async def drain(self) -> None:
-        """Wait until every statement that is under way has ended."""
-        while self._flusher is not None and not self._flusher.done():
-            await asyncio.wait([self._flusher])
+        """Wait until every call made so far has its answer."""
+        while self._busy:
+            if self._rest is None:
+                self._rest = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._rest])
 
     async def _gather(self, item: Item) -> Answer:
         call: _Call[Item, Answer] = _Call(item, asyncio.get_running_loop().create_future())
@@ -72,6 +75,9 @@ class Coalescer(Generic[Item, Answer]):
         batch = self._take()
         if not batch:
             self._busy = False
+            rest, self._rest = self._rest, None
+            if rest is not None:
+                rest.set_result(None)
             return
         self._flusher = asyncio.get_running_loop().create_task(self._flush(batch))
 

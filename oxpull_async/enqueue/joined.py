@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NoReturn
 
 from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
@@ -36,6 +36,7 @@ class Joining:
         self._fresh: dict[str, Held] = {}
         self._current = False
         self._attempts = 0
+        self._change: SerializationFailure | None = None
 
     async def decide(self) -> Sequence[Inserted | Held]:
         """One verdict for each key, in order: ``Inserted``, or ``Held`` by a pending row.
@@ -58,6 +59,9 @@ class Joining:
             else:
                 if found is not None:
                     return found
+        if isinstance(last, DeadlockDetected):
+            words = "the database ended a deadlock with it again and again"
+            raise await self._race("deadlock", words, "call") from last
         raise await self._race("undecided", "its key changed hands each time it was looked at", "call") from last
 
     async def _attempt(self) -> Sequence[Inserted | Held] | None:
@@ -69,24 +73,61 @@ class Joining:
                 open_, wait_seconds=self._wait_seconds, passes=MAX_PASSES, current=self._current
             )
             answers |= {unique.key: _as_ours(a, unique) for unique, a in zip(open_, joined.answers, strict=True)}
-            if joined.from_snapshot and not self._current:
+            if joined.only_read:
+                answers |= await self._compared(answers)
+            elif joined.from_snapshot and not self._current:
                 answers |= await self._verified(joined, answers)
         verdicts = [answers[unique.key] for unique in self._uniques]
         decided = [verdict for verdict in verdicts if not isinstance(verdict, Unseen)]
         return decided if len(decided) == len(verdicts) else None
 
     async def _verified(self, joined: JoinedAnswers, answers: Mapping[str, Attempt]) -> Mapping[str, Attempt]:
-        """The pending holders that the snapshot showed, as they are by now; ``Unseen`` where that has to be acted on."""
-        held = {key: answer for key, answer in answers.items() if isinstance(answer, Held) and key not in self._fresh}
-        ids = [answer.task_id for answer in held.values() if answer.task_id is not None]
-        if not ids or await self._joined.unchanged(ids):
+        """What the snapshot told of keys that others hold, as it is by now; ``Unseen`` if it has to be acted on."""
+        doubtful = {
+            key: answer
+            for key, answer in answers.items()
+            if key not in self._fresh and not isinstance(answer, Inserted)
+        }
+        held = {key: answer for key, answer in doubtful.items() if isinstance(answer, Held)}
+        if len(held) == len(doubtful) and await self._unchanged(held.values()):
             return held
-        found = await self._recheck(list(held), None)
-        changed = [key for key, answer in found.items() if not _is_live(answer)]
-        if changed and not joined.changed_rows_lockable:
-            raise await self._changed(found[changed[0]], None)
-        self._current = bool(changed)
-        return {key: Unseen() if key in changed else answer for key, answer in found.items()}
+        found = {**await self._recheck(list(doubtful))}
+        stale = [key for key, answer in found.items() if not _is_live(answer)]
+        if stale and not joined.changed_rows_lockable:
+            for key in stale:
+                # A task of this very transaction isn't seen outside of it.
+                if key not in held or len(doubtful) == 1 or not await self._unchanged([held[key]]):
+                    raise await self._changed(found[key]) from self._change
+                found[key] = held[key]
+            return found
+        self._current = bool(stale)
+        return {key: Unseen() if key in stale else answer for key, answer in found.items()}
+
+    async def _compared(self, view: Mapping[str, Attempt]) -> Mapping[str, Attempt]:
+        """Pending holders as they are by now; ``Unseen`` for keys that may be written, as the snapshot still holds."""
+        view = {key: answer for key, answer in view.items() if key not in self._fresh}
+        outside = await self._recheck(list(view))
+        answers: dict[str, Attempt] = {}
+        for key, seen in view.items():
+            found = outside[key]
+            if isinstance(found, Held) and _is_live(found):
+                answers[key] = self._fresh[key] = found
+            elif isinstance(seen, Held) and _is_live(seen) and await self._unchanged([seen]):
+                answers[key] = self._fresh[key] = seen  # a task of this very transaction
+            elif _is_same(seen, found):
+                answers[key] = Unseen()
+            else:
+                raise await self._changed(found)
+        self._current = True
+        return answers
+
+    async def _unchanged(self, holders: Collection[Held]) -> bool:
+        ids = [holder.task_id for holder in holders if holder.task_id is not None]
+        try:
+            return not ids or await self._joined.unchanged(ids)
+        except SerializationFailure as error:
+            self._change = error
+            return False
 
     async def _learn_outside(self, error: SerializationFailure) -> None:
         """Others have committed since the snapshot: whose key is held by now needs no row of ours."""
@@ -94,20 +135,20 @@ class Joining:
             words = "others have committed since this transaction began to read, so it can't write any more"
             raise await self._race("serialization", words, "transaction") from error
         open_ = [unique.key for unique in self._uniques if unique.key not in self._fresh]
-        found = await self._recheck(open_, error)
+        found = await self._recheck(open_)
         live = {key: answer for key, answer in found.items() if isinstance(answer, Held) and _is_live(answer)}
         if not live:
-            raise await self._changed(next(iter(found.values())), error) from error
+            raise await self._changed(next((held for held in found.values() if held != Unseen()), Unseen())) from error
         self._fresh |= live
 
-    async def _recheck(self, keys: Sequence[str], cause: StoreError | None) -> Mapping[str, Attempt]:
+    async def _recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:
         try:
             return await self._store.recheck(keys)
         except StoreError as error:
             words = f"its holder could not be read outside this transaction's snapshot ({error})"
             raise await self._race("recheck_failed", words, "transaction") from error
 
-    async def _changed(self, found: Attempt, cause: StoreError | None) -> UniqueEnqueueRace:
+    async def _changed(self, found: Attempt) -> UniqueEnqueueRace:
         """What has happened to the holder, in words."""
         match found:
             case Held(row=None):
@@ -154,6 +195,13 @@ def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:
     if isinstance(answer, Held) and answer.task_id == unique.task.id:
         return Inserted()
     return answer
+
+
+def _is_same(seen: Attempt, outside: Attempt) -> bool:
+    """Whether a key that nobody holds is still free in the same way."""
+    if isinstance(seen, Held) and isinstance(outside, Held):
+        return not _is_live(seen) and seen.task_id == outside.task_id
+    return isinstance(seen, Unseen) and isinstance(outside, Unseen)
 
 
 def _is_live(answer: Attempt) -> bool:

@@ -39,7 +39,9 @@ def make_request(
 ) -> Request:
     """The checked request for one call. Raises: InvalidArguments, InvalidTask."""
     task.bind_arguments(call)
-    _check_queue(task, settings.queues)
+    backend_name = task.options.backend_name or settings.backend_name
+    if backend_name == settings.backend_name:
+        _check_queue(task, settings.queues)
     prepared = prepare_arguments(task.path, call.args, call.kwargs)
     options = task.options
     row = NewTask(
@@ -50,7 +52,7 @@ def make_request(
         queue_name=options.queue_name,
         priority=options.priority,
         takes_context=options.takes_context,
-        backend_name=settings.backend_name,
+        backend_name=backend_name,
         run_after=None if options.run_after is None else check_run_after(options.run_after, now),
         max_attempts=options.max_attempts or settings.max_attempts,
         enqueued_at=now,

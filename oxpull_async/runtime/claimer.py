@@ -40,9 +40,7 @@ class Terms:
 class Claimer:
     """One claim per turn. Woken by hints and by places that become free while there is more to take."""
 
-    def __init__(
-        self, host: Host, terms: Terms, attempts: Attempts, executor: Executor, wake: asyncio.Event
-    ) -> None:
+    def __init__(self, host: Host, terms: Terms, attempts: Attempts, executor: Executor, wake: asyncio.Event) -> None:
         self.finished = asyncio.Event()
         """Set when the terms are met; without an end to them, never."""
         self._host = host
@@ -97,7 +95,7 @@ class Claimer:
         if found and self._may_find_more:
             return 0.0
         self._idle_turns = 0 if found else self._idle_turns + 1
-        share = min(1.0, _SHORTEST_POLL * 2 ** min(self._idle_turns, 8))
+        share: float = min(1.0, _SHORTEST_POLL * 2 ** min(self._idle_turns, 8))
         return uniform(0.75, 1) * share * self._terms.poll_interval
 
     def _look_again(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -50,8 +51,7 @@ class Execution:
     async def _call(self, attempt: Attempt) -> Any:
         """Arguments are parsed for each attempt, so that none sees what another has done to them."""
         task, claim = self._task(attempt), attempt.claim
-        function = task.function
-        assert function is not None
+        function: Callable[..., Any] = task.function
         args, kwargs = json.loads(claim.args), json.loads(claim.kwargs)
         if task.options.takes_context:
             args.insert(0, self._context(attempt))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Claim, Outcome
@@ -88,7 +88,7 @@ class Executor:
             ending = await self._run(attempt)
             self._attempts.end(attempt)
             await self._conclude(attempt, ending)
-        except Exception as error:  # noqa: BLE001 - a defect of ours; the lease will run out
+        except Exception as error:  # a defect of ours; the lease will run out
             log(
                 logging.ERROR,
                 "task_outcome_unrecorded",
@@ -105,7 +105,7 @@ class Executor:
             return _Returned(await self._execution.run(attempt))
         except GeneratorExit:
             raise  # the event loop is gone
-        except BaseException as error:  # noqa: BLE001 - not even a task's SystemExit may end its worker
+        except BaseException as error:  # not even a task's SystemExit may end its worker
             return _Interrupted() if _is_interrupted(attempt, error) else _Raised(error)
 
     async def _conclude(self, attempt: Attempt, ending: _Returned | _Raised | _Interrupted) -> None:
@@ -121,8 +121,12 @@ class Executor:
                 await self._fail(claim, error)
 
     def _give_up(self, attempt: Attempt) -> None:
-        if attempt.interrupted is Interruption.SHUTDOWN and attempt.is_over:
+        if attempt.interrupted is not Interruption.SHUTDOWN:
+            return
+        if attempt.is_over:
             self._unrun.append(attempt.claim)
+        else:
+            mention_left_running(attempt)
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> None:
         try:
@@ -142,6 +146,16 @@ class Executor:
                 self._on_failure(error)
             if outcome.settlement.finishes:
                 await self._reports.finished(outcome)
+
+
+def mention_left_running(attempt: Attempt) -> None:
+    """Tell of an attempt that a shutdown couldn't end."""
+    log(
+        logging.WARNING,
+        "task_left_running",
+        f"{_words(attempt.claim)} didn't end in time; its lease will run out",
+        **_fields(attempt.claim),
+    )
 
 
 def _is_interrupted(attempt: Attempt, error: BaseException) -> bool:
@@ -175,5 +189,5 @@ def _words(claim: Claim) -> str:
     return f"task {claim.task_path} ({claim.id})"
 
 
-def _fields(claim: Claim) -> dict[str, str | int]:
+def _fields(claim: Claim) -> dict[str, Any]:
     return {"task_path": claim.task_path, "task_id": str(claim.id), "attempt": claim.attempts}

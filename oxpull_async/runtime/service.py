@@ -22,7 +22,7 @@ class Service:
     The deed returns how many seconds to pause before the next turn. An error
     is counted and logged, once per kind until a turn succeeds again, and the
     turn is repeated after a growing, jittered pause, which a wake-up doesn't
-    shorten.
+    shorten. ``longest_stop``: how long, in seconds, a stop should take.
     """
 
     def __init__(
@@ -32,8 +32,10 @@ class Service:
         *,
         wake: asyncio.Event | None = None,
         longest_backoff: float = 30.0,
+        longest_stop: float = 1.0,
     ) -> None:
         self.name = name
+        self.longest_stop = longest_stop
         self.failures = 0
         """How many turns in a row have failed."""
         self.last_error: Exception | None = None
@@ -61,7 +63,7 @@ class Service:
     async def _take_turn(self) -> None:
         try:
             pause = await self._turn()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next turn may succeed
+        except Exception as error:  # whatever it was, the next turn may succeed
             self._note_failure(error)
             await _wait(self._stopping, self._backoff())
         else:
@@ -93,7 +95,7 @@ class Service:
             self._told.clear()
 
     def _backoff(self) -> float:
-        doubled = _FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, _MAX_DOUBLINGS)
+        doubled: float = _FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, _MAX_DOUBLINGS)
         return uniform(0.5, 1) * min(doubled, self._longest_backoff)
 
 

@@ -50,7 +50,7 @@ class Settler:
 
         Raises: StoreError where the database refuses this outcome as such.
         """
-        landed = asyncio.get_running_loop().create_future()
+        landed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         entry = _Entry(outcome, landed, time.monotonic() + self._patience)
         if self._is_closed:
             _give_up(entry)

@@ -12,7 +12,7 @@ from oxpull_async.exceptions import OxpullError
 from oxpull_async.runtime.attempts import Attempts
 from oxpull_async.runtime.claimer import Claimer, Terms
 from oxpull_async.runtime.execution import Execution
-from oxpull_async.runtime.executor import Executor, OnFailure
+from oxpull_async.runtime.executor import Executor, OnFailure, mention_left_running
 from oxpull_async.runtime.heartbeat import Heartbeat
 from oxpull_async.runtime.host import Host
 from oxpull_async.runtime.reaper import Reaper
@@ -71,16 +71,20 @@ class Shift:
         """Wait until the terms are met: nothing left to do, or as many claims as asked for."""
         await self._claimer.finished.wait()
 
+    def stop_claiming(self) -> None:
+        """Take no further row; a claim that is under way is the last."""
+        self._claiming.stop()
+
     async def drained(self) -> None:
         """Claim no more, and wait until everything claimed has ended and is written."""
-        self._claiming.stop()
+        self.stop_claiming()
         await self._claiming.ended.wait()
         await self._attempts.at_rest.wait()
         await self._attempts.nothing_to_write.wait()
 
     async def end(self, within: float) -> None:
         """Cancel what still runs and hand it back. What isn't done in time is left to its lease."""
-        self._claiming.stop()
+        self.stop_claiming()
         self._executor.close()
         with anyio.move_on_after(within / 2):
             await self._claiming.ended.wait()
@@ -88,9 +92,10 @@ class Shift:
         with anyio.move_on_after(within / 2):
             await self._hand_back()
             await self._attempts.nothing_to_write.wait()
-        self._mention_leftovers()
+        for attempt in self._attempts.present:
+            mention_left_running(attempt)
         self._settler.close()
-        await self._supervisor.stop(within=within / 4)
+        await self._supervisor.stop()
 
     def _others(self, outcomes: asyncio.Event) -> list[Service]:
         lease_seconds = self._terms.lease_seconds
@@ -120,13 +125,3 @@ class Shift:
             return
         self._host.ready_hints.enqueued()
         log(logging.INFO, "tasks_released", f"{len(released)} unfinished row(s) were handed back")
-
-    def _mention_leftovers(self) -> None:
-        for attempt in self._attempts.present:
-            log(
-                logging.WARNING,
-                "task_left_running",
-                f"task {attempt.claim.task_path} ({attempt.claim.id}) didn't end in time; its lease will run out",
-                task_path=attempt.claim.task_path,
-                task_id=str(attempt.claim.id),
-            )

@@ -30,6 +30,11 @@ class Member(Protocol):
         """End soon; may be called before ``run`` has begun, and again."""
         ...
 
+    @property
+    def longest_stop(self) -> float:
+        """Within how many seconds of ``stop`` it should have ended."""
+        ...
+
 
 class Supervisor:
     """Runs its members side by side. One that fails is logged, and brings down neither the others nor the host."""
@@ -43,19 +48,28 @@ class Supervisor:
         if self._members:
             self._task = asyncio.get_running_loop().create_task(self._own(), name="oxpull_async supervisor")
 
-    async def stop(self, *, within: float) -> None:
-        """Tell every member to stop, and cancel those that haven't ended ``within`` seconds."""
+    async def stop(self) -> None:
+        """Tell every member to stop, and cancel those that haven't ended in their time."""
         task, self._task = self._task, None
         if task is None:
             return
         for member in self._members:
             member.stop()
-        done, _ = await asyncio.wait([task], timeout=within)
+        done, _ = await asyncio.wait([task], timeout=self._members_longest_stop)
         if not done:
             task.cancel()
             done, _ = await asyncio.wait([task], timeout=_CANCEL_SECONDS)
         if not done:
-            log(logging.ERROR, "supervisor_stuck", f"background work did not end within {within:g} s")
+            log(logging.ERROR, "supervisor_stuck", f"background work did not end in {self.longest_stop:g} s")
+
+    @property
+    def longest_stop(self) -> float:
+        """Within how many seconds ``stop`` has ended, whatever the members do."""
+        return self._members_longest_stop + 2 * _CANCEL_SECONDS
+
+    @property
+    def _members_longest_stop(self) -> float:
+        return max((member.longest_stop for member in self._members), default=0.0)
 
     async def _own(self) -> None:
         async with anyio.create_task_group() as group:
@@ -65,5 +79,5 @@ class Supervisor:
     async def _run(self, member: Member) -> None:
         try:
             await member.run()
-        except Exception as error:  # noqa: BLE001 - must not reach the group, which would end all others
+        except Exception as error:  # must not reach the group, which would end all others
             log(logging.ERROR, "service_ended", f"{member!r} ended by an error: {error}", error=error)

@@ -62,15 +62,13 @@ class Judge:
             return refuse_answer("its row can't be read for its backoff", attempts, default)
         try:
             answer = backoff(error, result)
-        except Exception as problem:  # noqa: BLE001 - foreign code, and its failure isn't the task's
+        except Exception as problem:  # foreign code, and its failure isn't the task's
             return refuse_answer(f"backoff raised {type(problem).__qualname__}", attempts, default)
         return decide_delay(_without_coroutine(answer), attempts, default)
 
 
 def _decide(claim: Claim, record: ErrorRecord, delay: float | None) -> Settlement:
-    return decide_failure(
-        record, attempts=claim.attempts, max_attempts=claim.max_attempts, delay_seconds=delay
-    )
+    return decide_failure(record, attempts=claim.attempts, max_attempts=claim.max_attempts, delay_seconds=delay)
 
 
 def _outcome(claim: Claim, settlement: Settlement, errors: str) -> Outcome:

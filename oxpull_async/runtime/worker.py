@@ -56,6 +56,7 @@ class Worker:
         self._lease_seconds = ox.settings.lease if lease is None else _checked(lease, "lease", at_least=1)
         self._poll_interval = _checked(poll_interval, "poll_interval", at_least=0.01)
         self._is_running = False
+        self._shift: Shift | None = None
         self._forget_stop()
 
     def __repr__(self) -> str:
@@ -74,6 +75,8 @@ class Worker:
         it makes that return at once.
         """
         self._stopping.set()
+        if self._shift is not None:
+            self._shift.stop_claiming()
         if at_once:
             self._at_once.set()
 
@@ -95,6 +98,7 @@ class Worker:
                 return await self._work(self._terms(until_idle, max_tasks), on_failure)
         finally:
             self._is_running = False
+            self._shift = None
             self.id = None
             self._forget_stop()
 
@@ -111,9 +115,8 @@ class Worker:
 
     async def _work(self, terms: Terms, on_failure: OnFailure | None) -> int:
         with self._host.ready_hints.subscribed() as ready:
-            shift = Shift(
-                self._host, terms, concurrency=self._concurrency, ready=ready, on_failure=on_failure
-            )
+            shift = Shift(self._host, terms, concurrency=self._concurrency, ready=ready, on_failure=on_failure)
+            self._shift = shift
             await shift.start()
             log(logging.INFO, "worker_started", f"worker {terms.worker_id} is at work", worker_id=terms.worker_id)
             try:

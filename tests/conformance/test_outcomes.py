@@ -52,7 +52,7 @@ async def test_a_task_that_returned_nothing_has_no_value(store: Store):
 
 
 @pytest.mark.parametrize(
-    "value", ["", 0, False, [], {}, "null", "é😀\u2028", 2**63, 1.5, "x" * 70_000, [[[[]]]]], ids=repr
+    "value", ["", 0, False, [], {}, "null", "é😀\u2028", 2**63, 1.5, "x" * 70_000, [[[[]]]]], ids=lambda value: repr(value)[:12]
 )
 async def test_a_value_comes_back_as_it_went_in(store: Store, value: object):
     (claim,) = await claimed(store)

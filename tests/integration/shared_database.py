@@ -34,14 +34,19 @@ class SharedDatabases:
         try:
             with Competitor(self._urls[engine]) as competitor:
                 competitor.be_impatient()
-                for table in TABLES:
-                    competitor.run(f"DELETE FROM {table}")
+                empty_tables(competitor)
         except Exception:
             del self._urls[engine]
             raise
 
     def close(self) -> None:
         self._stack.close()
+
+
+def empty_tables(competitor: Competitor) -> None:
+    """Delete all rows."""
+    for table in TABLES:
+        competitor.run(f"DELETE FROM {table}")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """A database for every test: created in milliseconds, empty or migrated, dropped afterwards.
 
-A server starts when the first test needs it. Tables are made once per engine by `Oxpull.migrate()` and copied.
+A server starts when a test first needs it. Tables are made once per engine, by `Oxpull.migrate()`, then copied.
 """
 
 from __future__ import annotations
@@ -102,9 +102,7 @@ def mysql_urls() -> dict[str, str]:
 def _named_url(entry: str, number: int) -> tuple[str, str]:
     match = re.fullmatch(r"(?:([\w.-]+)=)?((?:mysql|mariadb)://.+)", entry)
     if match is None:
-        raise ValueError(
-            f"OXPULL_TEST_MYSQL_URLS: {entry!r} isn't [name=]mysql://user:password@host:port/database"
-        )
+        raise ValueError(f"OXPULL_TEST_MYSQL_URLS: {entry!r} isn't [name=]mysql://user:password@host:port/database")
     return match[1] or f"mysql-{number}", match[2]
 
 
@@ -224,7 +222,11 @@ class MysqlRoom:
 
     def _learn_template(self) -> None:
         url = self.create()
-        migrate(url)
+        try:
+            migrate(url)
+        except BaseException:
+            self.drop(url)  # this server may outlive us
+            raise
         self._admin.select_db(name_in(url))
         tables = [table for (table,) in self._execute("SHOW TABLES")]
         self._ddl = [self._execute(f"SHOW CREATE TABLE `{table}`")[0][1] for table in tables]

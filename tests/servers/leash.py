@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -18,23 +19,25 @@ GRACE_SECONDS = 5
 
 def main(uid: int, gid: int, polite_signal: int, folder: str, command: list[str]) -> int:
     user: dict[str, Any] = {"user": uid, "group": gid, "extra_groups": []} if uid != os.geteuid() else {}
-    server = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True, **user
-    )
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True, **user)
     print(server.pid, flush=True)
-    threading.Thread(target=stop_when_abandoned, args=(server, polite_signal, folder), daemon=True).start()
-    return server.wait()
+    abandoned = threading.Event()
+    threading.Thread(target=stop_when_abandoned, args=(server, polite_signal, abandoned), daemon=True).start()
+    status = server.wait()
+    if abandoned.is_set():
+        shutil.rmtree(folder, ignore_errors=True)
+    return status
 
 
-def stop_when_abandoned(server: subprocess.Popen[bytes], polite_signal: int, folder: str) -> None:
-    sys.stdin.buffer.read()
+def stop_when_abandoned(server: subprocess.Popen[bytes], polite_signal: int, abandoned: threading.Event) -> None:
+    os.read(sys.stdin.fileno(), 1)  # nobody writes: it returns when the owner is gone
+    abandoned.set()
+    server.send_signal(signal.SIGCONT)  # a frozen one would not hear the next
     server.send_signal(polite_signal)
     try:
         server.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         server.kill()
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,7 @@ GRANT ALL ON *.* TO oxpull@'127.0.0.1' WITH GRANT OPTION;
 
 
 @contextlib.contextmanager
-def mariadb_server(
-    options: Mapping[str, str] | None = None, *, durable: bool = True
-) -> Iterator[MariadbServer]:
+def mariadb_server(options: Mapping[str, str] | None = None, *, durable: bool = True) -> Iterator[MariadbServer]:
     """A running MariaDB with its own data folder; `options` are server options without their dashes.
 
     Raises ServerMissing if it isn't installed, ServerFailed with the end of the log if it doesn't start.
@@ -73,7 +71,8 @@ class MariadbServer(Server):
 
     def ping(self) -> None:
         login = {"user": "oxpull", "password": "oxpull", "database": "oxpull"}
-        pymysql.connect(host="127.0.0.1", port=self.port, connect_timeout=2, **login).close()
+        patience = {"connect_timeout": 2, "read_timeout": 2}  # the first is for TCP alone
+        pymysql.connect(host="127.0.0.1", port=self.port, **patience, **login).close()
 
 
 def required_program(name: str) -> str:

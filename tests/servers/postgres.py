@@ -25,9 +25,7 @@ NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 
 @contextlib.contextmanager
-def postgres_server(
-    options: Mapping[str, str] | None = None, *, durable: bool = True
-) -> Iterator[PostgresServer]:
+def postgres_server(options: Mapping[str, str] | None = None, *, durable: bool = True) -> Iterator[PostgresServer]:
     """A running PostgreSQL with its own data folder; `options` are settings as in postgresql.conf.
 
     Raises ServerMissing if the wheel isn't installed, ServerFailed with the log's end if it doesn't start.

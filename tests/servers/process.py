@@ -85,7 +85,7 @@ class Server(abc.ABC):
         """Ends all its processes at once, as a power cut would (but the system still writes to disk)."""
         victims = self._pids()
         signal_all(victims, signal.SIGKILL)
-        self._wait(lambda: not any(is_alive(pid) for pid in victims), STOP_SECONDS, "die")
+        self._wait(lambda: not set(victims) & {pid for pid, _ in process_table()}, STOP_SECONDS, "die")
         self._let_go()
 
     def restart(self) -> None:
@@ -141,10 +141,10 @@ class Server(abc.ABC):
     def _let_go(self) -> None:
         if self._leash is None:
             return
+        self._leash.wait(STOP_SECONDS)  # before its pipe closes, or it would remove the folder of a dead owner
         for pipe in (self._leash.stdin, self._leash.stdout):
             assert pipe is not None
             pipe.close()
-        self._leash.wait()
         self._leash = None
 
 
@@ -178,26 +178,20 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def children_of(pid: int) -> list[int]:
     return [child for child, parent in process_table() if parent == pid]
 
 
 def process_table() -> Iterator[tuple[int, int]]:
-    """(process, its parent), from /proc or, on a system without one, from `ps`."""
+    """(process, its parent) of all that live, from /proc or, on a system without one, from `ps`."""
     if not Path("/proc/self/stat").exists():
-        table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-        for line in table.stdout.splitlines():
-            child, parent = line.split()
-            yield int(child), int(parent)
+        ps = ["ps", "-A", "-o", "pid=,ppid=,stat="]
+        for line in subprocess.run(ps, capture_output=True, text=True, check=True).stdout.splitlines():
+            pid, parent, state = line.split()
+            if not state.startswith("Z"):
+                yield int(pid), int(parent)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            fields = stat.read_text().rpartition(")")[2].split()
-            yield int(stat.parent.name), int(fields[1])
+            state, parent, *_ = stat.read_text().rpartition(")")[2].split()
+            if state != "Z":
+                yield int(stat.parent.name), int(parent)

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.exceptions import StoreError
+from oxpull_async.exceptions import OxpullError, StoreError
 
 T = TypeVar("T")
 
@@ -79,8 +79,8 @@ class StepwiseRunner:
 
         try:
             return await run(procedure, execute)
-        except StoreError:
-            raise  # the procedure has put its savepoint right
+        except OxpullError:
+            raise  # the procedure has put its savepoint right, or has found the transaction gone
         except BaseException:
             if left_open is not None and not self.is_gone():
                 await self._close_savepoint(left_open)

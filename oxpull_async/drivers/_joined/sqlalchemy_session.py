@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Row, Step
+from oxpull_async.drivers._statements import expanded
 from oxpull_async.exceptions import (
     ConnectionLost,
     OxpullError,
@@ -62,8 +63,10 @@ class SqlalchemySession(StepwiseRunner):
 
     async def execute(self, step: Step) -> Result:
         text, names = getattr(step.statement, self._dialect.style)
-        parameters: Any = _parameters(names, step.values)
-        if step.many is not None:
+        parameters: Any
+        if step.many is None:
+            text, parameters = expanded(text, _parameters(names, step.values))
+        else:
             parameters = [_parameters(names, values) for values in step.many]
         try:
             cursor = await self._open().exec_driver_sql(text, parameters or None)

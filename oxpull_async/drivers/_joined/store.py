@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -13,7 +14,9 @@ from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.exceptions import ConnectionLost, WrongDatabase
-from oxpull_async.ports import JoinedAnswers, NewTask, NewUnique
+from oxpull_async.ports import Inserted, JoinedAnswers, NewTask, NewUnique
+
+_REMEMBERED = 1000
 
 
 class Identities:
@@ -55,14 +58,38 @@ class Locks:
         return lock
 
 
+class Written:
+    """The latest task ids that each connection has written, so that a transaction knows its own rows."""
+
+    def __init__(self) -> None:
+        self._ids: weakref.WeakKeyDictionary[object, deque[UUID]] = weakref.WeakKeyDictionary()
+
+    def note(self, connection: object, task_ids: Iterable[UUID]) -> None:
+        """Remember these ids; the oldest of more than a thousand are forgotten."""
+        self._ids.setdefault(connection, deque(maxlen=_REMEMBERED)).extend(task_ids)
+
+    def has(self, connection: object, task_ids: Iterable[UUID]) -> bool:
+        """Whether this connection has written all of them."""
+        return set(task_ids) <= set(self._ids.get(connection, ()))
+
+
+class Callers:
+    """What is known of callers' connections from one call to the next."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.identities = Identities(room)
+        self.locks = Locks()
+        self.written = Written()
+
+
 class JoinedSqlStore:
     """A ``ports.JoinedStore``."""
 
-    def __init__(self, session: JoinedSession, room: Room, identities: Identities, locks: Locks) -> None:
+    def __init__(self, session: JoinedSession, callers: Callers) -> None:
         self._session = session
-        self._room = room
-        self._identities = identities
-        self._locks = locks
+        self._callers = callers
+        self._room = callers.room
 
     @property
     def engine(self) -> str:
@@ -72,9 +99,9 @@ class JoinedSqlStore:
     @asynccontextmanager
     async def call(self, *, several: bool) -> AsyncIterator[None]:
         session = self._session
-        async with self._locks.of(session.connection):
+        async with self._callers.locks.of(session.connection):
             await session.prepare()
-            await self._identities.check(session)
+            await self._callers.identities.check(session)
             if not several:
                 yield
                 return
@@ -95,12 +122,20 @@ class JoinedSqlStore:
     async def insert_unique(
         self, uniques: Sequence[NewUnique], *, wait_seconds: float | None, passes: int, current: bool
     ) -> JoinedAnswers:
-        return await self._session.run(
-            self._room.joined.insert_unique(uniques, wait_seconds, passes, current)
-        )
+        procedure = self._room.joined.insert_unique(uniques, wait_seconds, passes, current)
+        joined = await self._session.run(procedure)
+        pairs = zip(uniques, joined.answers, strict=True)
+        new = [unique.task.id for unique, answer in pairs if isinstance(answer, Inserted)]
+        self._callers.written.note(self._session.connection, new)
+        return joined
 
     async def unchanged(self, task_ids: Sequence[UUID]) -> bool:
-        return await self._session.run(self._room.joined.unchanged(task_ids))
+        if await self._session.run(self._room.joined.unchanged(task_ids)):
+            return True
+        if not self._callers.written.has(self._session.connection, task_ids):
+            return False
+        # Written here and not to be seen outside: still uncommitted, hence this very transaction's.
+        return not await self._room.pool.recheck(self._room.tasks.get_many(task_ids))
 
     async def isolation_level(self) -> str | None:
         return await self._session.run(self._room.joined.isolation_level())

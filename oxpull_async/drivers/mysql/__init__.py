@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oxpull_async.drivers._room import Room
-from oxpull_async.drivers.mysql import claims, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.mysql import claims, joined, maintenance, outcomes, tasks, unique
 from oxpull_async.drivers.mysql.pool import Pool
 from oxpull_async.settings import Settings
 
@@ -11,9 +11,11 @@ from oxpull_async.settings import Settings
 def room(url: str, settings: Settings) -> Room:
     """This dialect's procedures over a pool of its own."""
     return Room(
+        engine="mysql",
         pool=Pool(url, settings),
         tasks=tasks,
         unique=unique,
+        joined=joined,
         claims=claims,
         outcomes=outcomes,
         maintenance=maintenance,

@@ -21,6 +21,8 @@ _CLEANUP_SECONDS = 2.0
 _PACKET_BYTES = 1_000_000
 _PACKET_MARGIN = 1024
 _VALUES = " VALUES "
+_NOTHING = "(NULL)"  # for IN: no list may be empty
+_LONG_TEXT = 100_000  # characters: longer ones are measured before they are sent
 
 
 class QuietCursor(Cursor):
@@ -89,12 +91,12 @@ class Connection:
         elif step.statement is ROLLBACK:
             await self.roll_back()
         else:
-            return await self._send(self._rendered(step.statement, step.values))
+            return await self._execute_one(step.statement, step.values)
         return Result((), 0)
 
     async def command(self, text: str) -> Result:
         """Run a statement without values."""
-        return await self._send(text.encode())
+        return await self._send(text.encode(), None)
 
     async def commit(self) -> None:
         """COMMIT to its end although the caller is cancelled. Raises: ConnectionLost where its outcome is unknown."""
@@ -105,9 +107,7 @@ class Connection:
             await shielded(self._query(b"COMMIT"), within=self._limits.statement_seconds)
         except TimeoutError as error:
             self._abandon()
-            raise ConnectionLost(
-                "the MySQL server did not answer a COMMIT in time; its outcome is unknown"
-            ) from error
+            raise ConnectionLost("the MySQL server did not answer a COMMIT in time; its outcome is unknown") from error
 
     async def roll_back(self) -> None:
         """End a transaction within a bound, or the connection with it."""
@@ -130,12 +130,20 @@ class Connection:
         """Close without a word."""
         self.raw.close()
 
+    async def _execute_one(self, statement: Statement, values: Values) -> Result:
+        """As a prepared statement where it can be one: a single statement, single values, nothing long."""
+        text, names = statement.format
+        arguments = [values[name] for name in names]
+        if self._begin_due or ";" in text or not all(map(_is_short, arguments)):
+            return await self._send(self._filled(text, names, values).encode(), None)
+        return await self._send(text, arguments)
+
     async def _execute_many(self, statement: Statement, rows: Sequence[Values]) -> Result:
         """As few round trips as their size allows, and one transaction in any case."""
         texts = list(self._texts(statement, rows))
         alone = len(texts) > 1 and not self._begin_due and not self.raw.get_transaction_status()
         self._begin_due = self._begin_due or alone
-        results = [await self._send(text) for text in texts]
+        results = [await self._send(text, None) for text in texts]
         if alone:
             await self.commit()
         found = [row for result in results for row in result.rows]
@@ -150,28 +158,25 @@ class Connection:
         groups = _groups(parts, self._limits.chunk_bytes - len(opening))
         return (opening + between.join(group) for group in groups)
 
-    def _rendered(self, statement: Statement, values: Values) -> bytes:
-        text, names = statement.format
-        return self._filled(text, names, values).encode()
-
     def _filled(self, text: str, names: Sequence[str], values: Values) -> str:
         literal = self.raw.literal
-        return text % tuple([literal(values[name]) for name in names])
+        return text % tuple([literal(value) if (value := values[name]) != () else _NOTHING for name in names])
 
-    async def _send(self, sql: bytes) -> Result:
-        """Send it, on a fresh connection if the pooled one has died at rest and nothing can have taken effect."""
+    async def _send(self, sql: str | bytes, arguments: Sequence[Any] | None) -> Result:
+        """Send it; if the connection has died at rest and nothing can have taken effect, over a fresh one."""
         begins, self._begin_due = self._begin_due, False
         unproven, self._unproven = self._unproven, False
-        sql = b"BEGIN;" + sql if begins else sql
+        if begins:
+            sql = b"BEGIN;" + (sql if isinstance(sql, bytes) else sql.encode())
         try:
-            return await self._bounded(sql)
+            return await self._bounded(sql, arguments)
         except ConnectionLost as lost:
             if not unproven or not (begins or self._reading or lost.code in NOT_SENT):
                 raise
         self.raw = await self._connect()
-        return await self._bounded(sql)
+        return await self._bounded(sql, arguments)
 
-    async def _bounded(self, sql: bytes) -> Result:
+    async def _bounded(self, sql: str | bytes, arguments: Sequence[Any] | None) -> Result:
         if len(sql) > self._limits.max_packet_bytes - _PACKET_MARGIN:
             raise StoreError(
                 f"a statement of {len(sql):,} bytes is larger than the server's max_allowed_packet "
@@ -180,13 +185,13 @@ class Connection:
             )
         try:
             async with asyncio.timeout(self._limits.statement_seconds):
-                return await self._query(sql)
+                return await self._query(sql, arguments)
         except TimeoutError as error:
             raise classify(error) from error
 
-    async def _query(self, sql: bytes) -> Result:
+    async def _query(self, sql: str | bytes, arguments: Sequence[Any] | None = None) -> Result:
         try:
-            return await self._results(sql)
+            return await self._results(sql, arguments)
         except asyncio.CancelledError:
             self._abandon()
             raise
@@ -197,9 +202,9 @@ class Connection:
                 self.raw.close()
             raise found from error
 
-    async def _results(self, sql: bytes) -> Result:
+    async def _results(self, sql: str | bytes, arguments: Sequence[Any] | None) -> Result:
         cursor = self.raw.cursor()
-        await cursor.execute(sql)
+        await cursor.execute(sql, arguments)
         rows: Sequence[Any] = ()
         changed = 0
         while True:
@@ -216,6 +221,10 @@ class Connection:
         """Close, and remember whose statement the server may still be running."""
         self.orphan = self.raw.thread_id()
         self.raw.close()
+
+
+def _is_short(value: Any) -> bool:
+    return not isinstance(value, tuple) and not (isinstance(value, str) and len(value) > _LONG_TEXT)
 
 
 def _groups(parts: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:

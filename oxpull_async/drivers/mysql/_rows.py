@@ -7,6 +7,7 @@ without a time zone, in UTC. A tuple becomes a parenthesised list.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
-from oxpull_async.ports import Attempt, Claim, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
+from oxpull_async.ports import Claim, Held, NewTask, NewUnique, TaskRow
 
 _INSTANT_NAMES = {
     "run_after",
@@ -56,14 +57,6 @@ def held(task_id: str | None, row: Row) -> Held:
     return Held(None if task_id is None else UUID(task_id), task_row(row) if row[0] is not None else None)
 
 
-def attempt(rows: Sequence[Row]) -> Attempt:
-    """What ``insert_unique`` read back: whether the lock is ours, its task id, the holder's columns."""
-    if not rows:
-        return Unseen()
-    (row,) = rows
-    return Inserted() if row[0] else held(row[1], row[2:])
-
-
 def task_values(task: NewTask) -> dict[str, Any]:
     """The parameters of one new task row."""
     return {
@@ -96,6 +89,28 @@ def lock_values(unique: NewUnique) -> dict[str, Any]:
         "queue_name": task.queue_name,
         "created_at": instant(task.enqueued_at),
     }
+
+
+def document(rows: Sequence[Any]) -> str:
+    """Rows for a ``JSON_TABLE``."""
+    return json.dumps(rows, default=_written)
+
+
+def lock_document(locks: Iterable[Row]) -> str:
+    """Locks that were read as key and task id, with or without dashes, for ``delete_locks``: in key order."""
+    in_order = sorted((str(key), task_id) for key, task_id, *_ in locks)
+    return document([{"key": key, "task_id": task_id and UUID(task_id).hex} for key, task_id in in_order])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    raise TypeError(f"no place in a JSON document for {value!r}")
+
+
+def hex_id(id_: UUID | None) -> str | None:
+    """An id as it travels."""
+    return None if id_ is None else id_.hex
 
 
 def hex_ids(ids: Iterable[UUID]) -> tuple[str, ...]:

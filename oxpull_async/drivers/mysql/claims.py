@@ -59,7 +59,7 @@ def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
         "task_path": path,
         "now": instant(request.now),
         "any_queue": request.queues is None,
-        "queues": tuple(request.queues or ("",)),
+        "queues": tuple(request.queues or ()),
         "limit": limit,
     }
 

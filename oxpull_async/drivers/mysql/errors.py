@@ -38,11 +38,9 @@ _BY_NUMBER: dict[int, type[StoreError]] = {
 }
 # The client's own numbers; then too many connections, shutting down, killed, broken off, idle for too long.
 _LOST = frozenset({0, 2002, 2003, 2006, 2013, 2014, 2055})
-_LOST_BY_SERVER = frozenset(
-    {1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 3169, 4031}
-)
+_LOST_BY_SERVER = frozenset({1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 3169, 4031})
 _DUPLICATE = frozenset({1062, 1586})
-_MISSING = frozenset({1146, 1054})
+_MISSING = frozenset({1146, 1054, 1176})  # a table, a column, an index
 _NOT_THERE = 1305  # a savepoint, or a function
 _NO_DATABASE = 1049
 # Out of memory, a server that is read-only for now, a full disk: the same work may succeed later.

@@ -11,7 +11,7 @@ from oxpull_async.core.leases import Expired, with_abandoned_record
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import Statement, load_statements
-from oxpull_async.drivers.mysql._rows import hex_ids, instant, microseconds
+from oxpull_async.drivers.mysql._rows import document, hex_ids, instant, lock_document, microseconds
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT, repeated
 from oxpull_async.ports import Reaped
 
@@ -30,7 +30,7 @@ _FORGET_TICKS = _SQL["forget_ticks"]
 _DELETE_TASKS = _SQL["delete_tasks"]
 _FIND_STALE_LOCKS = _SQL["find_stale_locks"]
 _LOCK_SETTLED_HOLDERS = _SQL["lock_settled_holders"]
-_DELETE_STALE_LOCK = load_statements(__package__, "unique.sql")["delete_stale_lock"]
+_DELETE_LOCKS = load_statements(__package__, "unique.sql")["delete_locks"]
 
 _OPERATOR_WAIT_SECONDS = 10.0
 
@@ -56,9 +56,8 @@ def _requeue(rows: Sequence[Expired]) -> Procedure[list[UUID]]:
 
 def _mark_lost(rows: Sequence[Expired], now: datetime) -> Procedure[list[UUID]]:
     if rows:
-        yield _MARK_LOST.many(
-            [{"id": row.id.hex, "errors": with_abandoned_record(row), "now": instant(now)} for row in rows]
-        )
+        lost = [{"id": row.id.hex, "errors": with_abandoned_record(row)} for row in rows]
+        yield _MARK_LOST(rows=document(lost), now=instant(now))
     return [row.id for row in rows]
 
 
@@ -71,15 +70,11 @@ def discard(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
     """The ids that are DISCARDED now."""
     values = {"now": instant(now)}
     return (
-        yield from repeated(
-            lambda: _change(task_ids, _LOCK_DISCARDABLE, _DISCARD, **values), _OPERATOR_WAIT_SECONDS
-        )
+        yield from repeated(lambda: _change(task_ids, _LOCK_DISCARDABLE, _DISCARD, **values), _OPERATOR_WAIT_SECONDS)
     )
 
 
-def _change(
-    task_ids: Sequence[UUID], lock: Statement, change: Statement, **values: Any
-) -> Procedure[list[UUID]]:
+def _change(task_ids: Sequence[UUID], lock: Statement, change: Statement, **values: Any) -> Procedure[list[UUID]]:
     yield BEGIN()
     locked = yield lock(ids=hex_ids(task_ids))
     if locked.rows:
@@ -96,7 +91,7 @@ def prune_tasks(statuses: Sequence[TaskStatus], finished_before: datetime, limit
     if not locked.rows:
         return 0
     yield _FORGET_TICKS(ids=_ids(locked.rows))
-    deleted = yield _DELETE_TASKS(ids=_ids(locked.rows))
+    deleted = yield _DELETE_TASKS(ids=document([UUID(row[0]).hex for row in locked.rows]))
     return deleted.count
 
 
@@ -115,7 +110,7 @@ def prune_locks(limit: int) -> Procedure[int]:
     stale = [row for row in found.rows if row[2] is None or row[2] in settled]
     if not stale:
         return 0
-    deleted = yield _DELETE_STALE_LOCK.many([{"key": row[0], "task_id": row[1]} for row in stale])
+    deleted = yield _DELETE_LOCKS(locks=lock_document(stale))
     return deleted.count
 
 

@@ -8,51 +8,46 @@ from uuid import UUID
 
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._procedure import Procedure, Row
-from oxpull_async.drivers._statements import Statement, load_statements
-from oxpull_async.drivers.mysql._rows import hex_ids, instant
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.mysql._rows import document, hex_ids, instant, lock_document
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
 from oxpull_async.ports import Outcome
 
 _SQL = load_statements(__package__, "outcomes.sql")
 _FIND_TASK_LOCKS = _SQL["find_task_locks"]
 _LOCK_OUTCOMES = _SQL["lock_outcomes"]
-_SETTLE: dict[TaskStatus, Statement] = {
-    TaskStatus.SUCCESSFUL: _SQL["settle_success"],
-    TaskStatus.READY: _SQL["settle_retry"],
-    TaskStatus.FAILED: _SQL["settle_failure"],
-}
-_DELETE_STALE_LOCK = load_statements(__package__, "unique.sql")["delete_stale_lock"]
+_WRITE_OUTCOMES = _SQL["write_outcomes"]
+_DELETE_LOCKS = load_statements(__package__, "unique.sql")["delete_locks"]
 
 
 def settle(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
     """The ids that landed; the others had lost their lease."""
-    succeeded = [outcome.id for outcome in outcomes if outcome.settlement.status is TaskStatus.SUCCESSFUL]
-    locks = (yield _FIND_TASK_LOCKS(ids=hex_ids(succeeded))).rows if succeeded else ()
+    locks = yield from _locks_of_successes(outcomes)
     yield BEGIN()
     result = yield _LOCK_OUTCOMES(fences=tuple((outcome.id.hex, outcome.lease_epoch) for outcome in outcomes))
     landed = {UUID(row[0]) for row in result.rows}
-    for status, statement in _SETTLE.items():
-        rows = [_values(o) for o in outcomes if o.id in landed and o.settlement.status is status]
-        if rows:
-            yield statement.many([{name: row[name] for name in statement.parameters} for row in rows])
-    yield from _unlock([row for row in locks if UUID(row[1]) in landed])
+    if landed:
+        yield _WRITE_OUTCOMES(outcomes=document([_values(o) for o in outcomes if o.id in landed]))
+        freed = [lock for lock in locks if UUID(lock[1]) in landed]
+        if freed:
+            yield _DELETE_LOCKS(locks=lock_document(freed))
     yield COMMIT()
     return list(landed)
+
+
+def _locks_of_successes(outcomes: Sequence[Outcome]) -> Procedure[Sequence[Row]]:
+    ids = [outcome.id for outcome in outcomes if outcome.settlement.status is TaskStatus.SUCCESSFUL]
+    if not ids:
+        return ()
+    return (yield _FIND_TASK_LOCKS(ids=hex_ids(ids))).rows
 
 
 def _values(outcome: Outcome) -> dict[str, Any]:
     return {
         "id": outcome.id.hex,
+        "status": str(outcome.settlement.status),
         "return_value": outcome.settlement.return_value,
         "errors": outcome.errors,
         "run_after": instant(outcome.run_after),
         "finished_at": instant(outcome.finished_at),
     }
-
-
-def _unlock(locks: Sequence[Row]) -> Procedure[None]:
-    """In key order, the order of everybody here."""
-    if locks:
-        yield _DELETE_STALE_LOCK.many(
-            [{"key": key, "task_id": task_id} for key, task_id in sorted(map(tuple, locks))]
-        )

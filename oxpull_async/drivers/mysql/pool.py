@@ -21,6 +21,7 @@ from oxpull_async.drivers.mysql._connection import Connection, Limits, QuietCurs
 from oxpull_async.drivers.mysql._orphans import Orphans
 from oxpull_async.drivers.mysql._transactions import BEGIN
 from oxpull_async.drivers.mysql.errors import DRIVER_ERRORS, classify
+from oxpull_async.drivers.mysql.session import AsyncmySession
 from oxpull_async.exceptions import ConnectionLost, InvalidSettings, NotOpen, PoolTimeout, WrongDatabase
 from oxpull_async.ports import Capabilities
 from oxpull_async.settings import Settings
@@ -33,6 +34,7 @@ _OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 # Longer than that at rest, and a firewall on the way may have dropped it without telling either side.
 _MAX_IDLE_SECONDS = 60.0
 _DESCRIBE = "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet"
+_PREPARED = 32
 _RECHECKS = 4
 _RECHECK_SECONDS = 2.0
 _RECHECK_LOCK_SECONDS = 1.0
@@ -121,6 +123,14 @@ class Pool:
             answer = await run(procedure, connection.execute)
             await connection.commit()
             return answer
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncmySession]:
+        """A READ COMMITTED transaction for as long as the block lasts; an error leaves nothing of it."""
+        async with self.connection() as connection:
+            await connection.command("BEGIN")
+            yield AsyncmySession(connection.raw)
+            await connection.commit()
 
     async def recheck(self, procedure: Procedure[T]) -> T:
         """At most four at once; who can't get a turn, a connection or an answer within 2 s gets an error."""
@@ -231,6 +241,7 @@ class Pool:
             autocommit=None,
             client_flag=CLIENT.FOUND_ROWS,
             cursor_cls=QuietCursor,
+            stmt_cache_size=_PREPARED if self._settings.statement_cache else 0,
             init_command=session(table_wait_seconds or self._settings.statement_timeout),
             program_name=_APPLICATION,
         )
@@ -263,11 +274,12 @@ def session(table_wait_seconds: float) -> str:
     """Sets up a session in one round trip, whatever the server's defaults are.
 
     READ COMMITTED takes no gap locks; strict SQL refuses what it would have
-    to cut; a wait for a row ends after a second.
+    to cut; a wait for a row ends after a second. MariaDB turns a long IN into
+    a join, which reads the whole table.
     """
     return (
         "SET autocommit = 1, time_zone = '+00:00', sql_mode = 'TRADITIONAL', innodb_lock_wait_timeout = 1, "
-        f"lock_wait_timeout = {max(1, round(table_wait_seconds))}; "
+        f"lock_wait_timeout = {max(1, round(table_wait_seconds))} /*M! , in_predicate_conversion_threshold = 0 */; "
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
     )
 

@@ -11,56 +11,77 @@ from oxpull_async.core.uniqueness import is_pending
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import (
-    attempt,
+    document,
     held,
+    hex_id,
     hex_ids,
     lock_values,
     task_row,
     task_values,
     unique_values,
 )
-from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT, repeated, repeated_inside
+from oxpull_async.drivers.mysql._transactions import (
+    BEGIN,
+    COMMIT,
+    SHORTEST_WAIT_SECONDS,
+    repeated,
+    repeated_inside,
+)
 from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, TakeOver, TaskRow, Unseen
 
 _SQL = load_statements(__package__, "unique.sql")
 _INSERT_UNIQUE = _SQL["insert_unique"]
+_INSERT_UNIQUE_AT_ONCE = _SQL["insert_unique_at_once"]
+_LOCK_KEYS = _SQL["lock_keys"]
+_LOCK_KEYS_AT_ONCE = _SQL["lock_keys_at_once"]
 _INSERT_LOCK = _SQL["insert_lock"]
 _READ_LOCKS = _SQL["read_locks"]
+_READ_HOLDER = _SQL["read_holder"]
 _READ_HOLDERS = _SQL["read_holders"]
 _LOCK_HOLDERS = _SQL["lock_holders"]
-_TAKE_LOCK_OVER = _SQL["take_lock_over"]
+_TAKE_LOCKS_OVER = _SQL["take_locks_over"]
 _INSERT_TASK = load_statements(__package__, "tasks.sql")["insert_task"]
+
+_LOCK_AND_TASK = 2
 
 
 def insert(uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]:
-    """Lock and task of every free key, in a transaction that says BEGIN and COMMIT itself."""
+    """Lock and task of every free key, in a transaction that says BEGIN and COMMIT itself.
+
+    For a wait shorter than the server's shortest, a look every few milliseconds stands in.
+    """
+    at_once = wait_seconds < SHORTEST_WAIT_SECONDS
     if len(uniques) == 1:
-        return [(yield from repeated(lambda: _insert_one(uniques[0]), wait_seconds))]
-    found = yield from read_holders([unique.key for unique in uniques])
-    free = [unique for unique in uniques if isinstance(found[unique.key], Unseen)]
-    if free:
-        won = yield from repeated(lambda: _insert_free(free), wait_seconds)
-        lost = [unique.key for unique in free if unique.key not in won]
-        found |= dict.fromkeys(won, Inserted())
-        found |= (yield from read_holders(lost)) if lost else {}
+        one = yield from repeated(lambda: _insert_one(uniques[0], at_once), wait_seconds)
+        return [one]
+    found = yield from repeated(lambda: _insert_several(uniques, at_once), wait_seconds)
     return [found[unique.key] for unique in uniques]
 
 
-def _insert_one(unique: NewUnique) -> Procedure[Attempt]:
-    result = yield _INSERT_UNIQUE(**unique_values(unique))
-    return attempt(result.rows)
+def _insert_one(unique: NewUnique, at_once: bool) -> Procedure[Attempt]:
+    """A look first: a lost INSERT costs more than the look, and would lock the row that it lost to."""
+    seen = yield from _read_holder(unique.key)
+    if not isinstance(seen, Unseen):
+        return seen
+    statement = _INSERT_UNIQUE_AT_ONCE if at_once else _INSERT_UNIQUE
+    result = yield statement(**unique_values(unique))
+    return Inserted() if result.count == _LOCK_AND_TASK else (yield from _read_holder(unique.key))
 
 
-def _insert_free(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
-    yield BEGIN()
-    won = yield from _insert_locked(uniques)
-    yield COMMIT()
-    return won
+def _insert_several(uniques: Sequence[NewUnique], at_once: bool) -> Procedure[dict[str, Attempt]]:
+    found = yield from read_holders([unique.key for unique in uniques])
+    free = [unique for unique in uniques if isinstance(found[unique.key], Unseen)]
+    if free:
+        yield BEGIN()
+        won = yield from _insert_free(free, at_once)
+        yield COMMIT()
+        lost = [unique.key for unique in free if unique.key not in won]
+        found |= dict.fromkeys(won, Inserted())
+        found |= (yield from read_holders(lost)) if lost else {}
+    return found
 
 
-def insert_together(
-    uniques: Sequence[NewUnique], wait_seconds: float, passes: int
-) -> Procedure[list[Attempt]]:
+def insert_together(uniques: Sequence[NewUnique], wait_seconds: float, passes: int) -> Procedure[list[Attempt]]:
     """Every key decided within the transaction that surrounds this; stale locks are taken over.
 
     Each statement reads what was committed before it, so that a competitor
@@ -82,9 +103,18 @@ def insert_together(
 
 def read_holders(keys: Sequence[str]) -> Procedure[dict[str, Attempt]]:
     """What the locks of these keys say now; ``Unseen`` for a key without a lock."""
+    if len(keys) == 1:
+        return {keys[0]: (yield from _read_holder(keys[0]))}
+    if not keys:
+        return {}
     result = yield _READ_HOLDERS(keys=tuple(keys))
     seen = {row[0]: held(row[1], row[2:]) for row in result.rows}
     return {key: seen.get(key, Unseen()) for key in keys}
+
+
+def _read_holder(key: str) -> Procedure[Attempt]:
+    result = yield _READ_HOLDER(key=key)
+    return held(result.rows[0][1], result.rows[0][2:]) if result.rows else Unseen()
 
 
 def take_over(request: TakeOver, wait_seconds: float) -> Procedure[Attempt]:
@@ -101,58 +131,55 @@ def take_over(request: TakeOver, wait_seconds: float) -> Procedure[Attempt]:
 def _revived(stale: Mapping[str, Held], wait_seconds: float) -> Procedure[dict[str, Attempt]]:
     """Lock the holders by id, and return those that turn out to be pending after all."""
     ids = [holder.task_id for holder in stale.values() if holder.task_id is not None]
-    rows = (yield from repeated_inside(lambda: _lock_holders(ids), wait_seconds)) if ids else {}
+    rows = (yield from repeated_inside(lambda: lock_holders(ids), wait_seconds)) if ids else {}
     found = {key: rows[holder.task_id] for key, holder in stale.items() if holder.task_id in rows}
     return {key: Held(row.id, row) for key, row in found.items() if is_pending(row.status)}
 
 
-def _lock_holders(ids: Sequence[UUID]) -> Procedure[dict[UUID | None, TaskRow]]:
+def lock_holders(ids: Sequence[UUID]) -> Procedure[dict[UUID | None, TaskRow]]:
     result = yield _LOCK_HOLDERS(ids=hex_ids(ids))
     rows = [task_row(row) for row in result.rows]
     return {row.id: row for row in rows}
 
 
-def _write(
-    uniques: Sequence[NewUnique], stale: Mapping[str, Held], wait_seconds: float
-) -> Procedure[set[str]]:
+def _write(uniques: Sequence[NewUnique], stale: Mapping[str, Held], wait_seconds: float) -> Procedure[set[str]]:
     """Insert missing locks and take stale ones over, all in key order, the order of everybody here."""
     won: set[str] = set()
     for is_stale, group in groupby(uniques, key=lambda unique: unique.key in stale):
         run = list(group)
-        write = partial(_take_locked_over, run, stale) if is_stale else partial(_insert_locked, run)
+        write = partial(take_locked_over, run, stale) if is_stale else partial(_insert_free, run)
         won |= yield from repeated_inside(write, wait_seconds)
     return won
 
 
-def _insert_locked(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
+def _insert_free(uniques: Sequence[NewUnique], at_once: bool = False) -> Procedure[set[str]]:
+    lock = _LOCK_KEYS_AT_ONCE if at_once else _LOCK_KEYS
+    yield lock(keys=tuple(unique.key for unique in uniques))
     result = yield _INSERT_LOCK.many([lock_values(unique) for unique in uniques])
     if result.count < len(uniques):
-        uniques = yield from _won(uniques)
-    return (yield from _insert_tasks(uniques))
+        uniques = yield from won_among(uniques)
+    return (yield from insert_rows(uniques))
 
 
-def _take_locked_over(uniques: Sequence[NewUnique], stale: Mapping[str, Held]) -> Procedure[set[str]]:
-    yield _TAKE_LOCK_OVER.many(
-        [{**lock_values(unique), "stale_task_id": _hex(stale[unique.key].task_id)} for unique in uniques]
-    )
-    return (yield from _insert_tasks((yield from _won(uniques))))
+def take_locked_over(uniques: Sequence[NewUnique], stale: Mapping[str, Held]) -> Procedure[set[str]]:
+    locks = [{**lock_values(unique), "stale_task_id": hex_id(stale[unique.key].task_id)} for unique in uniques]
+    result = yield _TAKE_LOCKS_OVER(locks=document(locks))
+    if result.count < len(uniques):
+        uniques = yield from won_among(uniques)
+    return (yield from insert_rows(uniques))
 
 
-def _won(uniques: Sequence[NewUnique]) -> Procedure[list[NewUnique]]:
+def won_among(uniques: Sequence[NewUnique]) -> Procedure[list[NewUnique]]:
     """Those whose locks name our rows: the ids are ours alone."""
     result = yield _READ_LOCKS(keys=tuple(unique.key for unique in uniques))
     holders = {row[0]: row[1] and UUID(row[1]) for row in result.rows}
     return [unique for unique in uniques if holders.get(unique.key) == unique.task.id]
 
 
-def _insert_tasks(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
+def insert_rows(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
     if uniques:
         yield _INSERT_TASK.many([task_values(unique.task) for unique in uniques])
     return {unique.key for unique in uniques}
-
-
-def _hex(task_id: UUID | None) -> str | None:
-    return None if task_id is None else task_id.hex
 
 
 def _is_pending(answer: Attempt) -> bool:

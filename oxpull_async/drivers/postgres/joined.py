@@ -11,7 +11,7 @@ from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.postgres import tasks as task_procedures
 from oxpull_async.drivers.postgres import unique as unique_procedures
 from oxpull_async.drivers.postgres._rows import milliseconds
-from oxpull_async.exceptions import LockNotAvailable, SerializationFailure
+from oxpull_async.exceptions import LockNotAvailable
 from oxpull_async.ports import Attempt, JoinedAnswers, NewTask, NewUnique, Unseen
 
 _SQL = load_statements(__package__, "unique.sql")
@@ -39,12 +39,14 @@ def insert_unique(
 
 
 def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
-    """True also where a writer hasn't committed yet: what the snapshot has is then what is committed."""
+    """Granted row locks prove it; they are given back at once.
+
+    A row that somebody is writing may have been changed before that, so it isn't known to be unchanged.
+    Raises: SerializationFailure where others have changed one of them, so that an error can be chained to it.
+    """
     try:
         yield from undone(_probe(task_ids))
     except LockNotAvailable:
-        return len(task_ids) == 1  # of several, only one may be the row that is being written
-    except SerializationFailure:
         return False
     return True
 

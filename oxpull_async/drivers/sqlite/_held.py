@@ -11,14 +11,14 @@ from typing import Any, TypeAlias, TypeVar
 from oxpull_async.drivers._procedure import Procedure, run_sync
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.sqlite._line import Line
-from oxpull_async.drivers.sqlite._session import CalledOff, Session
+from oxpull_async.drivers.sqlite._turn import CalledOff, Turn
 from oxpull_async.exceptions import NotOpen, StatementTimeout, StoreError
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 
-Order: TypeAlias = Callable[[Session], None]
+Order: TypeAlias = Callable[[Turn], None]
 
 
 @asynccontextmanager
@@ -48,6 +48,10 @@ async def _settled(turn: asyncio.Task[None]) -> None:
         turn.exception()  # looked at here, since after an abort nobody else does
 
 
+class TransactionOver(StoreError):
+    """The transaction has ended, so the procedure was not begun."""
+
+
 class HeldTransaction:
     """A ``JoinedSession``: each procedure is one hop into the thread that holds the transaction."""
 
@@ -75,9 +79,9 @@ class HeldTransaction:
     async def run(self, procedure: Procedure[T]) -> T:
         """Not interrupted by a cancel, which is raised when the procedure has ended: it happens whole or not at all."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._orders.put(lambda session: self._obey(session, procedure, answer))
+        self._orders.put(lambda turn: self._obey(turn, procedure, answer))
         if self._over:
-            raise StoreError("this transaction is over")
+            raise TransactionOver("this transaction is over")
         try:
             return await shielded(_awaited(answer), within=self._order_seconds)
         except TimeoutError as error:
@@ -93,44 +97,45 @@ class HeldTransaction:
         self._doomed = error
         self._orders.put(None)
 
-    def hold(self, session: Session) -> None:
+    def hold(self, turn: Turn) -> None:
         """In the connection's thread: do as told until it's time to commit. Raises: whatever dooms the transaction."""
         self._deliver(self.begun, None, None)
         try:
-            while (order := self._next(session)) is not None:
-                order(session)
+            while (order := self._next(turn)) is not None:
+                order(turn)
         finally:
             self._over = True
             self._doomed = self._doomed or NotOpen("the SQLite connections were closed during this transaction")
             while (late := self._left()) is not None:
-                late(session)
+                late(turn)
 
-    def _next(self, session: Session) -> Order | None:
+    def _next(self, turn: Turn) -> Order | None:
         while True:
-            if session.called_off:
+            if turn.is_called_off():
                 raise CalledOff
             with suppress(Empty):
                 order = self._orders.get(timeout=_LOOK_SECONDS)
                 if order is None and self._doomed is not None:
                     raise self._doomed
                 return order
+            turn.dismiss_impatient()
 
     def _left(self) -> Order | None:
         with suppress(Empty):
             return self._orders.get_nowait()
         return None
 
-    def _obey(self, session: Session, procedure: Procedure[T], answer: asyncio.Future[T]) -> None:
+    def _obey(self, turn: Turn, procedure: Procedure[T], answer: asyncio.Future[T]) -> None:
         if self._doomed is not None:
-            error = StoreError("this transaction can't go on: it is being rolled back")
-            error.__cause__ = self._doomed
-            self._deliver(answer, None, error)
+            over = TransactionOver("this transaction can't go on: it is rolled back")
+            over.__cause__ = self._doomed
+            self._deliver(answer, None, over)
             return
         try:
-            result = run_sync(procedure, session.execute)
+            result = run_sync(procedure, turn.execute)
         except StoreError as refused:
             self._deliver(answer, None, refused)  # its savepoint has undone what there was
-        except BaseException as raised:  # told to the caller, and again at the end of the block
+        except BaseException as raised:
             self._doomed = NotOpen("the SQLite connections were closed") if isinstance(raised, CalledOff) else raised
             self._deliver(answer, None, self._doomed)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from oxpull_async.drivers.sqlite._session import Session
+from oxpull_async.drivers.sqlite._turn import Turn
 from oxpull_async.exceptions import NotOpen
 
 T = TypeVar("T")
@@ -21,12 +20,12 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """Work for a connection's thread, and the call that awaits it in some event loop."""
 
-    def __init__(self, work: Callable[[Session], T], patience: float) -> None:
+    def __init__(self, work: Callable[[Turn], T], patience: float) -> None:
         self.work = work
         self.patience = patience
         self.queued_at = time.monotonic()
-        self.session: Session | None = None
-        """Set when its turn comes."""
+        self.called_off = False
+        """Set by the call, seen by the thread: the job is to stop and to leave nothing behind."""
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[T] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
@@ -57,7 +56,6 @@ class JobQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[Job[Any]] = deque()
-        self._running: Job[Any] | None = None
         self._tickets: SimpleQueue[Job[None] | None] = SimpleQueue()
         self._last: Job[None] | None = None
 
@@ -85,6 +83,11 @@ class JobQueue:
         self._tickets.put(last)
         return True
 
+    def waiting(self) -> list[Job[Any]]:
+        """Those whose turn has not come."""
+        with self._lock:
+            return list(self._waiting)
+
     def withdraw(self, job: Job[Any]) -> bool:
         """Take a job out again; False if its turn has come."""
         with self._lock, suppress(ValueError):
@@ -92,43 +95,11 @@ class JobQueue:
             return True
         return False
 
-    def withdraw_all(self) -> list[Job[Any]]:
-        """Take out all that wait."""
-        with self._lock:
-            jobs = list(self._waiting)
-            self._waiting.clear()
-        return jobs
-
-    def call_off(self, job: Job[Any] | None = None) -> None:
-        """Stop what a running job (or whichever runs) is doing, and never a statement of its successor."""
-        with self._lock:
-            running = self._running
-            if running is not None and running.session is not None and job in (running, None):
-                running.session.called_off = True
-                running.session.connection.interrupt()
-
-    def interrupt(self, job: Job[Any]) -> None:
-        """Stop the statement that a running job is at."""
-        with self._lock:
-            if job is self._running and job.session is not None:
-                job.session.connection.interrupt()
-
-    # What follows is for the thread that takes.
-
     def next_ticket(self) -> Job[None] | None:
-        """Wait until there may be something to take; the last job once there won't be any more."""
+        """For the thread that takes: wait until there may be something; the last job once there won't be any more."""
         return self._tickets.get()
 
-    def take(self, connection: sqlite3.Connection, *, in_transaction: bool) -> Job[Any] | None:
+    def take(self) -> Job[Any] | None:
         """The job whose turn it is; None if all have been withdrawn."""
         with self._lock:
-            if not self._waiting:
-                return None
-            job = self._running = self._waiting.popleft()
-            job.session = Session(connection, job.patience, in_transaction=in_transaction)
-            return job
-
-    def finished(self) -> None:
-        """The job that was taken is done; nobody can stop it any more."""
-        with self._lock:
-            self._running = None
+            return self._waiting.popleft() if self._waiting else None

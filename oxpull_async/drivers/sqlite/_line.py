@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,8 +22,9 @@ import aiosqlite
 import anyio
 
 from oxpull_async.drivers._shield import shielded
+from oxpull_async.drivers.sqlite._hop import in_thread
 from oxpull_async.drivers.sqlite._jobs import Job, JobQueue
-from oxpull_async.drivers.sqlite._session import CalledOff, Session, pause, roll_back
+from oxpull_async.drivers.sqlite._turn import CalledOff, Turn
 from oxpull_async.drivers.sqlite.errors import DRIVER_ERRORS, classify, is_busy
 from oxpull_async.exceptions import ConnectionLost, LockNotAvailable, NotOpen, PoolTimeout
 from oxpull_async.settings import Settings
@@ -30,11 +32,11 @@ from oxpull_async.telemetry import log
 
 T = TypeVar("T")
 
-_STINT_SECONDS = 0.02
-_REST_SECONDS = 0.002
 _LOOK_SECONDS = 1.0
 _CANCEL_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
+_INSTRUCTIONS = 50_000
+"""Of SQLite's virtual machine, some milliseconds' worth: how often a statement is asked whether it must stop."""
 
 
 class Line:
@@ -46,8 +48,11 @@ class Line:
         self._process = os.getpid()
         self._queue = JobQueue()
         self._connection: aiosqlite.Connection | None = None
+        self._thread: threading.Thread | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._blocked_since: float | None = None
+        self._running: Job[Any] | None = None
+        self._turn: Turn | None = None
+        self._watched: set[asyncio.AbstractEventLoop] = set()
 
     async def open(self, *pragmas: str) -> list[Any]:
         """Connect, run the pragmas, and return their answers. Raises: ConnectionLost, WrongDatabase."""
@@ -65,15 +70,16 @@ class Line:
         # Whoever forgets to close must still be able to exit. Until aiosqlite 0.21 a Connection is its own thread.
         thread: Any = getattr(connection, "_thread", connection)
         thread.daemon = True
+        self._thread = thread
         try:
             self._connection = await connection
             answers = [await _ask(connection, pragma) for pragma in pragmas]
         except DRIVER_ERRORS as error:
             raise classify(error) from error
-        self._serving = asyncio.ensure_future(_occupy(connection, self._serve))
+        self._serving = asyncio.ensure_future(in_thread(connection, self._serve))
         return answers
 
-    async def run(self, work: Callable[[Session], T], *, patience: float, urgent: bool = False) -> T:
+    async def run(self, work: Callable[[Turn], T], *, patience: float, urgent: bool = False) -> T:
         """Have ``work`` done in its turn, an urgent one before all that wait, and return its answer.
 
         ``patience`` bounds, in seconds, how long other connections may keep the file from us.
@@ -83,56 +89,53 @@ class Line:
             raise ConnectionLost("these SQLite connections were opened before a fork; open others in this process")
         job = Job(work, patience)
         self._queue.put(job, urgent=urgent)
-        watch = _Watch(job, self._look_after)
+        self._watch(job.loop)
         try:
             return await job.answer
         except asyncio.CancelledError:
             await self._call_off(job)
             raise
-        finally:
-            watch.end()
 
-    def _look_after(self, job: Job[Any]) -> None:
-        """Now and then: has the job waited too long for its turn, or does its statement run too long?"""
-        now = time.monotonic()
-        error = self._overdue(job, now)
-        if error is not None and self._queue.withdraw(job):
-            job.deliver(error=error)
-        elif job.session is not None and job.session.statement_began is not None:
-            if now - job.session.statement_began > self._settings.statement_timeout:
-                self._queue.interrupt(job)
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer for all jobs of a loop: a timer for each would cost as much as a hop."""
+        if loop not in self._watched:
+            self._watched.add(loop)
+            loop.call_later(_LOOK_SECONDS, self._look, loop)
 
-    def _overdue(self, job: Job[Any], now: float) -> Exception | None:
-        if (blocked := self._blocked_since) is not None:
-            if now - max(blocked, job.queued_at) < job.patience:
-                return None
-            return LockNotAvailable(
-                f"another connection has been writing to {self._path} for more than {job.patience:g} s"
-            )
-        if now - job.queued_at < self._settings.pool_timeout:
-            return None
-        return PoolTimeout(
-            f"the connection to {self._path} had no turn to spare for {self._settings.pool_timeout:g} s: "
-            "more is asked of SQLite than it can do"
-        )
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Now and then: who has been waiting too long, because the thread is stuck, or asked for too much?"""
+        self._watched.discard(loop)
+        jobs = [job for job in self._queue.waiting() if job.loop is loop]
+        for job in jobs:
+            seconds = max(self._settings.pool_timeout, job.patience)
+            if time.monotonic() - job.queued_at > seconds and self._queue.withdraw(job):
+                job.deliver(
+                    error=PoolTimeout(
+                        f"the connection to {self._path} had no turn to spare for {seconds:g} s: "
+                        "more is asked of SQLite than it can do"
+                    )
+                )
+        if jobs:
+            self._watch(loop)
 
     async def _call_off(self, job: Job[Any]) -> None:
+        job.called_off = True
         if self._queue.withdraw(job):
             return
         deadline = time.monotonic() + _CANCEL_SECONDS
         with anyio.CancelScope(shield=True):
-            while not job.ended.done() and time.monotonic() < deadline:
-                # Again and again: an interrupt that comes between two statements is lost.
-                self._queue.call_off(job)
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([job.ended], timeout=0.01)
+            while not job.ended.done() and (left := deadline - time.monotonic()) > 0:
+                with suppress(asyncio.CancelledError):  # one is about to be raised
+                    await asyncio.wait([job.ended], timeout=left)
         if not job.answer.cancelled():
             job.answer.exception()  # it came together with the cancel, and nobody will look at it
 
     async def close(self) -> None:
         """Let those who wait have their turn, for ``close_timeout`` at most, then let go."""
-        last = Job[None](lambda session: None, 0)
-        if os.getpid() != self._process or not self._queue.close(last):
+        if os.getpid() != self._process:
+            return
+        last = Job[None](lambda turn: None, 0)
+        if not self._queue.close(last):
             return
         try:
             await shielded(self._let_go(last), within=self._settings.close_timeout)
@@ -144,11 +147,16 @@ class Line:
             await asyncio.wait([last.ended])
         if self._connection is not None:
             await self._connection.close()
+        # Where the file couldn't be opened, aiosqlite ends its thread without waiting for that.
+        while self._thread is not None and self._thread.is_alive():
+            await asyncio.sleep(0.001)
 
     async def _break_off(self, last: Job[None]) -> None:
-        for job in self._queue.withdraw_all():
-            job.deliver(error=NotOpen("the SQLite connections were closed before this had its turn"))
-        self._queue.call_off()
+        for job in self._queue.waiting():
+            if self._queue.withdraw(job):
+                job.deliver(error=NotOpen("the SQLite connections were closed before this had its turn"))
+        if (running := self._running) is not None:
+            running.called_off = True
         try:
             await shielded(self._let_go(last), within=_CLOSE_SECONDS)
         except TimeoutError:
@@ -157,110 +165,57 @@ class Line:
     # What follows runs in the connection's thread.
 
     def _serve(self, connection: sqlite3.Connection) -> None:
+        connection.set_progress_handler(self._must_stop, _INSTRUCTIONS)
         while (last := self._queue.next_ticket()) is None:
             self._serve_one(connection)
         last.deliver()
 
-    def _serve_one(self, connection: sqlite3.Connection) -> None:
-        job = self._queue.take(connection, in_transaction=False)
-        if job is not None:
-            self._do(job, job.work)
+    def _must_stop(self) -> bool:
+        return self._turn is not None and self._turn.must_stop()
 
-    def _do(self, job: Job[Any], work: Callable[[Session], Any]) -> None:
-        assert job.session is not None
+    def _serve_one(self, connection: sqlite3.Connection) -> None:
+        job = self._queue.take()
+        if job is not None:
+            self._do(job, self._begun(connection, job, in_transaction=False), job.work)
+
+    def _begun(self, connection: sqlite3.Connection, job: Job[Any], *, in_transaction: bool) -> Turn:
+        began = time.monotonic()
+        return Turn(
+            connection,
+            lambda: job.called_off,
+            lambda: self._dismiss_impatient(began, None),
+            patience=job.patience,
+            statement_seconds=self._settings.statement_timeout,
+            in_transaction=in_transaction,
+        )
+
+    def _dismiss_impatient(self, since: float, cause: sqlite3.Error | None) -> None:
+        """Let go of those who won't wait longer for the transaction that has kept them since then."""
+        now = time.monotonic()
+        for job in self._queue.waiting():
+            if now - max(since, job.queued_at) >= job.patience and self._queue.withdraw(job):
+                job.deliver(error=_kept_out(self._path, job.patience, cause))
+
+    def _do(self, job: Job[Any], turn: Turn, work: Callable[[Turn], Any]) -> None:
         answer: Any = None
         error: BaseException | None = None
+        self._running, self._turn = job, turn
         try:
-            answer = work(job.session)
+            answer = work(turn)
         except CalledOff:
             error = NotOpen("the SQLite connections were closed while this ran; it was rolled back")
-        except BaseException as raised:  # it belongs to the caller, who is in another thread
+        except BaseException as raised:
             error = raised
-        self._queue.finished()
+        self._running = self._turn = None
         job.deliver(answer, error)
 
 
-class Writer(Line):
-    """One connection whose jobs each run as a transaction that holds the file's write lock.
-
-    The lock is taken before it's decided whose turn it is, so that an urgent
-    job overtakes those who wait for another process. After a stint of work
-    the file is left alone for a moment, for others find it free only by chance.
-    """
-
-    def __init__(self, path: str, settings: Settings) -> None:
-        super().__init__(path, settings)
-        self._stint_began = 0.0
-
-    def _serve_one(self, connection: sqlite3.Connection) -> None:
-        if not self._begin(connection):
-            return
-        job = self._queue.take(connection, in_transaction=True)
-        if job is None:
-            roll_back(connection)
-        else:
-            self._do(job, lambda session: _transaction(job, session))
-            self._rest()
-
-    def _begin(self, connection: sqlite3.Connection) -> bool:
-        """Whether the lock is ours; False once nobody wants it any more."""
-        roll_back(connection)
-        while not self._queue.is_empty:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                if not is_busy(error):
-                    self._refuse(connection, error)
-                    return False
-                self._blocked_since = self._blocked_since or time.monotonic()
-                pause()
-            else:
-                if self._blocked_since is not None:
-                    self._blocked_since, self._stint_began = None, time.monotonic()
-                return True
-        self._blocked_since = None
-        return False
-
-    def _refuse(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
-        job = self._queue.take(connection, in_transaction=False)
-        if job is not None:
-            self._queue.finished()
-            job.deliver(error=classify(error))
-
-    def _rest(self) -> None:
-        now = time.monotonic()
-        if self._queue.is_empty:
-            self._stint_began = now
-        elif now - self._stint_began >= _STINT_SECONDS:
-            time.sleep(_REST_SECONDS)
-            self._stint_began = time.monotonic()
-
-
-class _Watch:
-    """Looks after a job from time to time, until it ends."""
-
-    def __init__(self, job: Job[Any], look: Callable[[Job[Any]], None]) -> None:
-        self._job = job
-        self._look = look
-        self._seconds = max(0.001, min(job.patience / 4, _LOOK_SECONDS))
-        self._timer = job.loop.call_later(self._seconds, self._again)
-
-    def end(self) -> None:
-        self._timer.cancel()
-
-    def _again(self) -> None:
-        self._look(self._job)
-        self._timer = self._job.loop.call_later(self._seconds, self._again)
-
-
-def _transaction(job: Job[T], session: Session) -> T:
-    try:
-        answer = job.work(session)
-        session.commit()
-    except BaseException:
-        roll_back(session.connection)
-        raise
-    return answer
+def _kept_out(path: str, patience: float, cause: sqlite3.Error | None) -> LockNotAvailable:
+    who = "a transaction of this Oxpull" if cause is None else "another connection"
+    error = LockNotAvailable(f"{who} has been writing to {path} for more than {patience:g} s")
+    if cause is not None:
+        error.code, error.__cause__ = cause.sqlite_errorcode, cause
+    return error
 
 
 async def _ask(connection: aiosqlite.Connection, pragma: str) -> Any:
@@ -274,13 +229,3 @@ async def _ask(connection: aiosqlite.Connection, pragma: str) -> Any:
             await anyio.sleep(0.001)
         else:
             return rows[0][0] if rows else None
-
-
-async def _occupy(connection: aiosqlite.Connection, serve: Callable[[sqlite3.Connection], None]) -> None:
-    """Give the connection's thread to ``serve`` until that returns.
-
-    aiosqlite runs statements in its thread one by one, a hop each, and has no
-    public way to run a function there: ``_execute`` has done it in every
-    version from 0.20 to 0.22, and is used in this place alone.
-    """
-    await connection._execute(serve, connection._conn)  # type: ignore[no-untyped-call]

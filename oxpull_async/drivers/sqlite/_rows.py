@@ -125,13 +125,15 @@ def text(value: datetime | None) -> str | None:
     return None if value is None else value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
 
 
-def instant(value: str | None) -> datetime | None:
+def instant(value: str | datetime | None) -> datetime | None:
     """A stored instant, which has six digits after the point, or three, or none."""
     return None if value is None else stored_instant(value)
 
 
-def stored_instant(value: str) -> datetime:
-    """The same for a column that is never NULL."""
+def stored_instant(value: str | datetime) -> datetime:
+    """The same for a column that is never NULL; a caller's connection may have a converter of its own."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     return datetime.fromisoformat(value).replace(tzinfo=UTC)
 
 

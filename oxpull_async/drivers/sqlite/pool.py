@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from oxpull_async.drivers._procedure import Procedure, run_sync
 from oxpull_async.drivers.sqlite import migrations
-from oxpull_async.drivers.sqlite._held import HeldTransaction, held
-from oxpull_async.drivers.sqlite._line import Line, Writer
-from oxpull_async.drivers.sqlite._session import Session
+from oxpull_async.drivers.sqlite._held import HeldTransaction, TransactionOver, held
+from oxpull_async.drivers.sqlite._line import Line
+from oxpull_async.drivers.sqlite._turn import Turn
+from oxpull_async.drivers.sqlite._writer import Writer
 from oxpull_async.drivers.sqlite.errors import DRIVER_ERRORS, classify
 from oxpull_async.exceptions import InvalidSettings, NotOpen, WrongDatabase
 from oxpull_async.ports import Capabilities
@@ -40,6 +42,8 @@ class Pool:
         self._settings = settings
         self._writer: Line | None = None
         self._reader: Line | None = None
+        self._held: HeldTransaction | None = None
+        """In memory alone: a transaction that lasts must let others read, for there is no second connection."""
 
     async def open(self) -> None:
         """Connect, so that a wrong path fails here and not at the first enqueue."""
@@ -99,9 +103,9 @@ class Pool:
     async def migrate(self, *, lean: bool) -> list[str]:
         """In one transaction, without our bound on statements: an index may take its time."""
 
-        def work(session: Session) -> list[str]:
+        def work(turn: Turn) -> list[str]:
             try:
-                return migrations.migrate(session.connection, lean=lean)
+                return migrations.migrate(turn.connection, lean=lean)
             except DRIVER_ERRORS as error:
                 raise classify(error) from error
 
@@ -120,20 +124,19 @@ class Pool:
 
     async def read(self, procedure: Procedure[T]) -> T:
         """Run a procedure that only reads."""
-        return await _opened(self._reader).run(
-            lambda session: run_sync(procedure, session.execute), patience=_LOCK_SECONDS
-        )
+        if self._held is not None:
+            with suppress(TransactionOver):
+                return await self._held.run(procedure)
+        return await _opened(self._reader).run(lambda turn: run_sync(procedure, turn.execute), patience=_LOCK_SECONDS)
 
-    async def write(
-        self, procedure: Procedure[T], *, wait_seconds: float | None = None, urgent: bool = False
-    ) -> T:
+    async def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None, urgent: bool = False) -> T:
         """Run a procedure within a transaction, in one hop into the connection's thread.
 
         ``wait_seconds`` bounds the wait for other processes that write to the file. An urgent procedure
         goes before all that wait in this process.
         """
         return await _opened(self._writer).run(
-            lambda session: run_sync(procedure, session.execute),
+            lambda turn: run_sync(procedure, turn.execute),
             patience=_LOCK_SECONDS if wait_seconds is None else wait_seconds,
             urgent=urgent,
         )
@@ -142,11 +145,17 @@ class Pool:
         """The same: here every write is a transaction."""
         return await self.write(procedure, wait_seconds=wait_seconds)
 
-    def begin(self) -> AbstractAsyncContextManager[HeldTransaction]:
-        """A transaction for as long as the block lasts, in which nobody else writes to the file."""
-        return held(
-            _opened(self._writer), patience=_LOCK_SECONDS, order_seconds=self._settings.statement_timeout
-        )
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[HeldTransaction]:
+        """A transaction for as long as the block lasts, during which nobody else writes to the file."""
+        writer, bound = _opened(self._writer), self._settings.statement_timeout
+        async with held(writer, patience=_LOCK_SECONDS, order_seconds=bound) as transaction:
+            if self._reader is writer:
+                self._held = transaction
+            try:
+                yield transaction
+            finally:
+                self._held = None
 
     async def recheck(self, procedure: Procedure[T]) -> T:
         """The reading connection is outside of every transaction already."""

@@ -43,9 +43,7 @@ def _insert_locks(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
     return {row[0] for row in several.rows}
 
 
-def insert_together(
-    uniques: Sequence[NewUnique], wait_seconds: float, passes: int
-) -> Procedure[list[Attempt]]:
+def insert_together(uniques: Sequence[NewUnique], wait_seconds: float, passes: int) -> Procedure[list[Attempt]]:
     """Every key decided within the transaction that surrounds this, in one pass; stale locks are taken over."""
     answers = dict(zip((u.key for u in uniques), (yield from insert(uniques, wait_seconds)), strict=True))
     taken: list[NewUnique] = []
@@ -78,7 +76,5 @@ def take_over(request: TakeOver, wait_seconds: float) -> Procedure[Attempt]:
 def _swap(request: TakeOver) -> Procedure[bool]:
     """Whether the lock still named the stale task, whose row was still not pending."""
     stale = request.stale_task_id
-    swapped = yield _TAKE_OVER_LOCK(
-        **lock_values(request.unique), stale_task_id=None if stale is None else stale.hex
-    )
+    swapped = yield _TAKE_OVER_LOCK(**lock_values(request.unique), stale_task_id=None if stale is None else stale.hex)
     return swapped.count > 0

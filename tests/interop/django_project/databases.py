@@ -1,4 +1,4 @@
-"""Turn the URL of a test database into Django's own description of it."""
+"""Turn the URL of a test database into Django's own description of it, and lead a running Django there."""
 
 from __future__ import annotations
 
@@ -36,6 +36,21 @@ def database_settings(url: str) -> dict[str, Any]:
         "PORT": str(parts.port or query.get("port", "")),
         "CONN_MAX_AGE": 600,
     }
+
+
+def lead_django_to(url: str, **options: Any) -> None:
+    """Have ``default`` be the database at *url* from now on, in threads that haven't used it yet and in this one."""
+    from django.db import connections  # here, since the settings import this module
+
+    entry = database_settings(url)
+    entry["OPTIONS"] = entry.get("OPTIONS", {}) | options
+    configured = connections.configure_settings({"default": entry})["default"]
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None:  # in an event loop's thread it never is, and must not be closed
+            connection.close()
+        del connections[connection.alias]
+    connections.settings["default"].clear()
+    connections.settings["default"].update(configured)
 
 
 def _let_pymysql_pass_for_mysqlclient() -> None:

@@ -1,10 +1,10 @@
 -- fragment: is_due
 -- Serves one path: with several the server would sort, and lock, every row of all of them. The index compares
--- without regard to case where the table's collation does, so path and queue are compared again, exactly.
-status = 'READY' AND task_path = :task_path
-AND CONVERT(task_path USING utf8mb4) COLLATE utf8mb4_bin = :task_path
+-- without regard to case or trailing spaces where the column's collation does, so path and queue are compared again,
+-- byte by byte.
+status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
 AND (run_after IS NULL OR run_after <= :now)
-AND (:any_queue OR CONVERT(queue_name USING utf8mb4) COLLATE utf8mb4_bin IN :queues)
+AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues)
 
 -- name: find_due
 -- The head of one path's line, read without locks; an idle worker's poll ends here.
@@ -22,7 +22,7 @@ FOR UPDATE SKIP LOCKED
 -- name: grant_claims
 -- Under the row locks of lock_due: status, lease, epoch and attempt move together, by the database's clock, which
 -- stands still within a statement. Then what was granted, and the end of the transaction.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, locked_by = :worker_id,
     locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
     lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
@@ -43,7 +43,7 @@ ORDER BY id FOR UPDATE SKIP LOCKED
 
 -- name: extend_leases
 -- Under the row locks of lock_leases.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET locked_at = UTC_TIMESTAMP(6),
     lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6))
 WHERE id IN :ids;
@@ -58,7 +58,7 @@ ORDER BY id FOR UPDATE
 -- name: refund
 -- Under the row locks of lock_unrun: the epoch moves so that the grant is void. What depends on the old values
 -- comes first, for each column is assigned in turn.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
     worker_ids = JSON_REMOVE(worker_ids, CONCAT('$[', JSON_LENGTH(worker_ids) - 1, ']')),
     status = 'READY', attempts = attempts - 1, lease_epoch = lease_epoch + 1,

@@ -21,16 +21,18 @@ WHERE id IN :ids AND {{lease_is_over}} ORDER BY id FOR UPDATE SKIP LOCKED
 
 -- name: requeue
 -- Under the row locks of lock_expired; the epoch moves, so the dead worker's outcome can't land.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET status = 'READY', lease_epoch = lease_epoch + 1, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 WHERE id IN :ids
 
 -- name: mark_lost
 -- Under the row locks of lock_expired. The epoch stays: a straggler may still write its outcome over LOST.
-UPDATE django_ox_oxtask
-SET status = 'LOST', errors = :errors, finished_at = :now,
-    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
-WHERE id = :id
+UPDATE JSON_TABLE(:rows, '$[*]' COLUMNS (
+    id char(32) CHARACTER SET ascii PATH '$.id', errors longtext PATH '$.errors'
+)) AS input
+STRAIGHT_JOIN django_ox_oxtask AS task FORCE INDEX (PRIMARY) ON task.id = input.id
+SET task.status = 'LOST', task.errors = input.errors, task.finished_at = :now,
+    task.locked_by = NULL, task.locked_at = NULL, task.lease_expires_at = NULL
 
 -- name: lock_retryable
 -- In id order.
@@ -39,7 +41,7 @@ WHERE id IN :ids AND status IN ('FAILED', 'LOST') AND attempts < 32767 ORDER BY 
 
 -- name: retry
 -- One further attempt; the epoch moves, so a straggler of a LOST row is fenced out.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET status = 'READY', lease_epoch = lease_epoch + 1, max_attempts = attempts + 1, run_after = NULL,
     finished_at = NULL, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 WHERE id IN :ids
@@ -51,7 +53,7 @@ WHERE id IN :ids AND status IN ('READY', 'WAITING', 'FAILED', 'LOST') ORDER BY i
 
 -- name: discard
 -- The epoch stays: status alone keeps a straggler out.
-UPDATE django_ox_oxtask
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET status = 'DISCARDED', finished_at = :now, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 WHERE id IN :ids
 
@@ -70,8 +72,9 @@ WHERE id IN :ids AND status IN :statuses AND finished_at < :finished_before ORDE
 UPDATE django_ox_oxscheduletick SET task_id = NULL WHERE task_id IN :ids
 
 -- name: delete_tasks
--- Under the row locks of lock_prunable.
-DELETE FROM django_ox_oxtask WHERE id IN :ids
+-- Under the row locks of lock_prunable. An IN of a small table would rather be read, and locked, as a whole.
+DELETE task FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id char(32) CHARACTER SET ascii PATH '$')) AS input
+STRAIGHT_JOIN django_ox_oxtask AS task FORCE INDEX (PRIMARY) ON task.id = input.id
 
 -- name: find_stale_locks
 -- Candidates only: a plain read, judged again under the holders' row locks.

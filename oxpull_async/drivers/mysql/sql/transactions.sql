@@ -10,6 +10,10 @@ COMMIT
 -- Ends a transaction that has found nothing to do, or has waited in vain.
 ROLLBACK
 
+-- name: pause
+-- On the server, since a procedure can't; in no transaction, so nobody waits for it.
+DO SLEEP(0.01)
+
 -- name: savepoint
 -- What a wait for a lock falls back to. A second one of this name replaces the first.
 SAVEPOINT oxpull_wait

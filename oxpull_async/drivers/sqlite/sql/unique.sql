@@ -42,5 +42,5 @@ DELETE FROM oxpull_oxpulluniquelock WHERE key IN (
 )
 
 -- name: identify
--- The file's path; a database in memory or in a temporary file is never anybody else's.
-SELECT CASE file WHEN '' THEN hex(randomblob(16)) ELSE file END FROM pragma_database_list WHERE name = 'main'
+-- The file's path, absolute whatever name it was opened by; empty for a database in memory.
+SELECT file FROM pragma_database_list WHERE name = 'main'

@@ -1,0 +1,55 @@
+"""An order and its invoice task, committed together or not at all."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from oxpull_async import Oxpull
+
+ox = Oxpull("sqlite:///orders.db")
+engine = create_async_engine("sqlite+aiosqlite:///orders.db")  # the same file
+sessions = async_sessionmaker(engine, expire_on_commit=False)
+
+
+class Base(DeclarativeBase): ...
+
+
+class Order(Base):
+    __tablename__ = "orders"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    customer: Mapped[str]
+
+
+@ox.task(unique=True)
+async def send_invoice(order_id: int) -> str:
+    return f"invoice for order {order_id} sent"
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with ox:
+        await ox.migrate()
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        yield
+    await engine.dispose()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/orders", status_code=201)
+async def create(customer: str) -> dict[str, Any]:
+    async with sessions.begin() as session:
+        order = Order(customer=customer)
+        session.add(order)
+        await session.flush()  # the order has its id now
+        result = await ox.bind(session).enqueue(send_invoice, order.id)
+        if customer == "nobody":
+            raise ValueError("no such customer")  # undoes order, task and lock
+    return {"order": order.id, "task": result.id, "created": result.created}

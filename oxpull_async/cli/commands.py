@@ -1,0 +1,24 @@
+"""The commands of ``oxpull-async``, put together."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from cyclopts import App
+
+from oxpull_async.cli.rows import discard, retry
+from oxpull_async.cli.schema import migrate, sql
+from oxpull_async.cli.upkeep import prune, reap
+from oxpull_async.cli.worker import worker
+
+
+def _version() -> str:
+    try:
+        return version("oxpull_async")
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"
+
+
+app = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
+for command in (worker, migrate, sql, retry, discard, reap, prune):
+    app.command(command)

@@ -1,0 +1,1 @@
+"""Other frameworks: what their projects need beside the library itself."""

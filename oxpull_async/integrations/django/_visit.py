@@ -1,0 +1,188 @@
+"""One procedure on a Django connection, inside of its thread."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from django.db import Error, connections
+from django.db.transaction import TransactionManagementError
+
+from oxpull_async.drivers._procedure import Procedure, Result, Row, Step, run_sync
+from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
+from oxpull_async.exceptions import (
+    ConnectionLost,
+    OxpullError,
+    TransactionRequired,
+    TransactionRolledBack,
+)
+
+T = TypeVar("T")
+
+
+class CalledOff(Exception):
+    """Ends a visit whose caller no longer waits. No procedure catches it."""
+
+
+@dataclass(eq=False)
+class Savepoints:
+    """Those that one session has opened and not closed yet, the outermost first."""
+
+    names: list[str] = field(default_factory=list)
+    closed: Future[None] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Another session has a savepoint open on this connection: what is done now would end with it."""
+
+    until: Future[None]
+
+
+class _Occupants(threading.local):
+    """Whose savepoints are open between visits, by connection, in this thread."""
+
+    def __init__(self) -> None:
+        self.by_alias: WeakValueDictionary[str, Savepoints] = WeakValueDictionary()
+
+
+_here = _Occupants()
+
+
+class Visit(Generic[T]):
+    """Runs the procedure and leaves no savepoint that it didn't mean to leave."""
+
+    def __init__(self, using: str, engine: str, procedure: Procedure[T], savepoints: Savepoints) -> None:
+        self._using = using
+        self._engine = engine
+        self._procedure = procedure
+        self._savepoints = savepoints
+        self._is_called_off = False
+        self._cursor: Any = None
+        self._wrapper: Any = None
+
+    def call_off(self) -> None:
+        """From another thread: end before the next statement."""
+        self._is_called_off = True
+
+    def make(self) -> T | Occupied:
+        """Raises: TransactionRequired before any SQL, StoreError, TransactionRolledBack."""
+        occupant = _here.by_alias.get(self._using)
+        if occupant is not None and occupant is not self._savepoints:
+            return Occupied(occupant.closed)
+        self._wrapper = connections[self._using]
+        try:
+            return self._run()
+        except (ConnectionLost, TransactionRequired, TransactionRolledBack):
+            self._savepoints.names.clear()
+            if self._wrapper.in_atomic_block:
+                # What the block did before is undone, so what it does from now on must not be committed.
+                self._wrapper.set_rollback(True)
+            raise
+        finally:
+            self._hand_over()
+
+    def _run(self) -> T:
+        try:
+            self._require_transaction()
+            with self._wrapper.cursor() as self._cursor:
+                self._begin_for_real()
+                return self._run_procedure()
+        except Error as error:
+            raise self._classified(error) from error
+
+    def _require_transaction(self) -> None:
+        wrapper = self._wrapper
+        if not wrapper.in_atomic_block and wrapper.get_autocommit():
+            raise TransactionRequired(
+                f"the Django connection {self._using!r} is in no transaction: enqueue inside transaction.atomic() or "
+                "`async with aatomic():`, or use ox.transaction()"
+            )
+
+    def _begin_for_real(self) -> None:
+        """SQLite's transaction is begun by the sqlite3 module, if Django has not begun it."""
+        if self._engine != "sqlite" or self._wrapper.connection.in_transaction:
+            return
+        if self._wrapper.connection.isolation_level is None:
+            raise TransactionRolledBack(
+                "SQLite has rolled back the whole transaction of this atomic block: begin again and repeat all of it"
+            )
+        # With autocommit off the module begins before INSERT and the like, not before a SAVEPOINT, whose RELEASE
+        # would then commit.
+        self._cursor.execute("BEGIN IMMEDIATE")
+
+    def _run_procedure(self) -> T:
+        kept = len(self._savepoints.names)
+        try:
+            return run_sync(self._procedure, self._execute)
+        except (ConnectionLost, TransactionRolledBack):
+            raise  # there is nothing left to put right
+        except BaseException:
+            self._close_savepoints(self._savepoints.names[kept:])
+            del self._savepoints.names[kept:]
+            raise
+
+    def _execute(self, step: Step) -> Result:
+        statement = step.statement
+        if not isinstance(statement, SavepointStatement):
+            if self._is_called_off:
+                raise CalledOff
+            return self._fetch(step)
+        result = self._fetch(step)
+        if statement.deed is SavepointDeed.OPEN:
+            self._savepoints.names.append(statement.savepoint)
+        elif statement.deed is SavepointDeed.RELEASE:
+            self._savepoints.names.remove(statement.savepoint)
+        return result
+
+    def _fetch(self, step: Step) -> Result:
+        text, names = step.statement.format
+        cursor = self._cursor
+        try:
+            if step.many is not None:
+                cursor.executemany(text, [[values[name] for name in names] for values in step.many])
+            else:
+                cursor.execute(text, [step.values[name] for name in names])
+            if cursor.description is None:
+                return Result((), max(cursor.rowcount, 0))
+            rows = cursor.fetchall()
+        except Error as error:
+            raise self._classified(error) from error
+        return Result(_as_stored(rows) if self._engine == "sqlite" else rows, len(rows))
+
+    def _close_savepoints(self, names: Sequence[str]) -> None:
+        if names:
+            with suppress(OxpullError):
+                self._fetch(savepoint(SavepointDeed.ROLL_BACK, names[0]))
+                self._fetch(savepoint(SavepointDeed.RELEASE, names[0]))
+
+    def _hand_over(self) -> None:
+        if self._savepoints.names:
+            _here.by_alias[self._using] = self._savepoints
+        elif _here.by_alias.pop(self._using, None) is not None:
+            self._savepoints.closed.set_result(None)
+
+    def _classified(self, error: Exception) -> OxpullError:
+        if isinstance(error, TransactionManagementError):
+            return TransactionRolledBack(
+                f"this Django transaction can't go on ({error}): leave its atomic block and repeat all of it"
+            )
+        raw = self._wrapper.connection
+        if raw is None or getattr(raw, "closed", False):
+            return ConnectionLost(f"the Django connection {self._using!r} was lost: {error}")
+        found: OxpullError = import_module(f"oxpull_async.drivers.{self._engine}.errors").classify(
+            error.__cause__ or error
+        )
+        return found
+
+
+def _as_stored(rows: Sequence[Row]) -> list[Row]:
+    """Django has sqlite3 make datetimes of the texts in its columns; our procedures read the texts."""
+    return [[value.isoformat(" ") if isinstance(value, datetime.datetime) else value for value in row] for row in rows]

@@ -1,0 +1,34 @@
+"""The benchmark runs, and reports what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+from bench.rows import rows
+
+
+def test_a_small_run_reports_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+
+    assert main(["--engine", "sqlite", "--rounds", "2", "--scale", "0.005", "--json", str(file)]) == 0
+
+    engines = json.loads(file.read_text())["engines"]
+    assert [engine["engine"] for engine in engines] == ["SQLite, synchronous FULL", "SQLite, synchronous NORMAL"]
+    for engine in engines:
+        assert list(engine["rows"]) == [row.name for row in rows(1)]
+        assert all(len(figures["per_second"]) == 2 for figures in engine["rows"].values())
+    assert "SQLite, synchronous FULL" in capsys.readouterr().out
+
+
+def test_rows_can_be_chosen_and_bring_what_they_stand_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--engine", "sqlite", "--rounds", "1", "--scale", "0.005", "--only", "unique, bulk", "--markdown"])
+
+    shown = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert shown == [
+        "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
+        "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
+    ]  # fmt: skip

@@ -1,0 +1,200 @@
+"""Every file in docs/examples does what its page says, run as a reader would run it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oxpull_async import Oxpull
+from tests.docs.pages import EXAMPLES
+from tests.eventually import eventually
+
+RUN_HERE = {
+    "demo", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look", "mail_service", "order",
+    "orders_service", "readme", "shop", "test_shop", "unique_keys",
+}  # fmt: skip
+
+
+def test_every_example_is_run_here() -> None:
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == RUN_HERE
+
+
+def test_the_readme_s_example_prints_what_its_comments_say(tmp_path: Path) -> None:
+    assert run("readme.py", tmp_path) == "True False\ninvoice for order 42\n"
+
+
+def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+    told = run("demo.py", tmp_path)
+
+    assert re.search(r"200 calls, 1 created, 1 id .*\n.* 1\n", told)
+    assert "order 42: SUCCESSFUL after 3 attempts, and wait() returned 'charged'" in told
+    assert "order 43: FAILED after 3 attempts, and the row keeps all 3 errors" in told
+    assert "created again: True" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_tutorial_works_step_by_step(tmp_path: Path) -> None:
+    called = python("-c", "import asyncio, shop; print(asyncio.run(shop.send_invoice(7)))", cwd=tmp_path)
+    assert called == "invoice for order 7 sent\n"
+    (forty_one, forty_two, again) = [line.split(maxsplit=2) for line in run("order.py", tmp_path).splitlines()]
+    assert [forty_one[2], forty_two[2], again[2]] == ["new", "new", "pending"]
+    assert forty_two[1] == again[1] != forty_one[1]
+    assert run("order.py", tmp_path).count(" pending\n") == 3
+
+    with worker("shop:ox", tmp_path):
+        await eventually(lambda: "SUCCESSFUL 1 " in run("look.py", tmp_path, forty_two[1]), within=30)
+        assert run("look.py", tmp_path, forty_two[1]).endswith("value: invoice for order 42 sent\n")
+
+
+def test_a_backoff_decides_whether_an_attempt_is_repeated(tmp_path: Path) -> None:
+    said = run("flaky.py", tmp_path)
+
+    assert said == "order 42 charged at attempt 3\nFAILED __main__.PaymentRefused\n"
+
+
+def test_sameness_is_what_unique_says(tmp_path: Path) -> None:
+    said = [line.split(maxsplit=1)[1] for line in run("unique_keys.py", tmp_path).splitlines()]
+
+    assert said == ["[True, True, True, True]", "[True, False, False, True]", "[True, False, False, False]"]
+
+
+def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
+    said = python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_shop.py"), cwd=tmp_path)
+
+    assert "3 passed" in said
+
+
+async def test_workers_take_the_queues_they_were_given(tmp_path: Path) -> None:
+    url = {"OXPULL_DATABASE_URL": f"sqlite:///{tmp_path}/mail.db"}
+    async with Oxpull(url["OXPULL_DATABASE_URL"]) as ox:
+        await ox.migrate()
+        mail = await ox.reference("mail_service.send_mail", queue_name="mail").enqueue("a@example.com", "hello")
+        report = await ox.reference("mail_service.build_report", queue_name="reports").enqueue("today")
+
+        with worker("mail_service:ox", tmp_path, "--queue", "mail", **url):
+            await mail.wait(timeout=30)
+        assert (await report.refresh()).status == "READY"
+
+        with worker("mail_service:ox", tmp_path, "--queue", "reports", "--concurrency", "2", **url):
+            assert await report.wait(timeout=30) == "report of today"
+
+
+async def test_a_reference_is_unique_like_the_task_it_names(in_examples: Any) -> None:
+    fleet = in_examples("django_fleet")
+
+    async with fleet.ox:
+        await fleet.ox.migrate()
+        assert [await fleet.invoice_paid_order(42) for _ in range(2)] == [True, False]
+
+
+async def test_a_fastapi_service_enqueues_and_answers(in_examples: Any) -> None:
+    service = in_examples("fastapi_app")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with serving(service.app) as client:
+        answers = [(await client.post("/orders/42/invoice")).json() for _ in range(2)]
+        task = (await client.get(f"/tasks/{answers[0]['task']}")).json()
+        unknown = await client.get("/tasks/00000000-0000-0000-0000-000000000000")
+
+    assert [answer["created"] for answer in answers] == [True, False]
+    assert (task["status"], task["args"], unknown.status_code) == ("READY", [42], 404)
+
+
+async def test_a_fastapi_service_works_off_its_own_queue(in_examples: Any) -> None:
+    service = in_examples("fastapi_with_worker")
+
+    async with serving(service.app) as client:
+        task = (await client.post("/orders/42/invoice")).json()["task"]
+
+        async def is_done() -> None:
+            found = (await client.get(f"/tasks/{task}")).json()
+            assert found["return_value"] == "invoice for order 42 sent"
+
+        await eventually(is_done, within=30)
+
+
+async def test_an_order_and_its_task_live_or_die_together(in_examples: Any) -> None:
+    service = in_examples("orders_service")
+
+    async with serving(service.app) as client:
+        order = (await client.post("/orders", params={"customer": "ada"})).json()
+        with pytest.raises(ValueError, match="no such customer"):
+            await client.post("/orders", params={"customer": "nobody"})
+        next_order = (await client.post("/orders", params={"customer": "bob"})).json()
+        result = await service.ox.get_result(order["task"])
+
+    assert (order["created"], next_order["created"]) == (True, True)
+    assert (result.args, next_order["order"]) == ([order["order"]], order["order"] + 1)
+
+
+@pytest.fixture
+def in_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Imports examples as modules, in a folder of their own, with an empty database that they find by themselves."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setenv("OXPULL_DATABASE_URL", "sqlite:///examples.db")
+    yield importlib.import_module
+    for name in RUN_HERE:
+        sys.modules.pop(name, None)
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any) -> Any:
+    """A client of an ASGI app whose lifespan runs."""
+    import httpx
+
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        yield client
+
+
+@contextlib.contextmanager
+def worker(app: str, cwd: Path, *options: str, **environment: str) -> Iterator[None]:
+    """`oxpull-async worker` as a process, stopped as Ctrl-C would."""
+    command = [str(Path(sys.executable).with_name("oxpull-async")), "worker", app, *options]
+    if not Path(command[0]).exists():  # not installed: the same program
+        command[:1] = [sys.executable, "-m", "oxpull_async.cli"]
+    process = subprocess.Popen(
+        command, cwd=cwd, env=_environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+    assert process.returncode == 0, said
+
+
+def run(example: str, cwd: Path, *arguments: str) -> str:
+    return python(str(EXAMPLES / example), *arguments, cwd=cwd)
+
+
+def python(*arguments: str, cwd: Path) -> str:
+    """What a Python program prints. It must succeed, and warn of nothing."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _environment(**more: str) -> dict[str, str]:
+    """A reader's: the library is installed or at hand, and nothing is set."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OXPULL_", "PYTEST_"))}
+    path = os.pathsep.join([str(EXAMPLES), str(EXAMPLES.parents[1])])
+    return {**kept, "PYTHONPATH": path, "COLUMNS": "120", "NO_COLOR": "1", **more}

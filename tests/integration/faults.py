@@ -1,0 +1,82 @@
+"""Lets something happen to an operation at its nth statement: connections die, an answer is lost, the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from oxpull_async import Oxpull
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.exceptions import ConnectionLost, StoreError
+
+Moment = Literal["before", "after", "unheard"]
+"""Before the nth statement is sent, after its answer has come, or instead of its answer."""
+
+
+class Fault:
+    """Counts the statements that an Oxpull runs, and does its deed once, at the nth."""
+
+    def __init__(self, at: int, moment: Moment, deed: Callable[[], None] = lambda: None) -> None:
+        self.at = at
+        self.moment = moment
+        self.struck = False
+        self._deed = deed
+        self._seen = 0
+
+    def install(self, ox: Oxpull) -> None:
+        """Every operation of this Oxpull goes through the fault from now on."""
+        store: Any = ox.store
+        store._pool = FaultyPool(store._pool, self)
+
+    def watch(self, procedure: Procedure[Any]) -> Procedure[Any]:
+        """The same procedure, with the fault in it."""
+        resume: Callable[[], Any] = lambda: next(procedure)  # noqa: E731
+        try:
+            while True:
+                try:
+                    step = resume()
+                except StopIteration as stop:
+                    return stop.value
+                mine = self._count()
+                if mine and self.moment == "before":
+                    self._strike()
+                try:
+                    result = yield step
+                except StoreError as error:
+                    resume = lambda error=error: procedure.throw(error)  # noqa: E731
+                    continue
+                if mine and self.moment != "before":
+                    self._strike()
+                    if self.moment == "unheard":
+                        raise ConnectionLost("the answer was lost on the way")
+                resume = lambda result=result: procedure.send(result)  # noqa: E731
+        finally:
+            procedure.close()
+
+    def _count(self) -> bool:
+        self._seen += 1
+        return self._seen == self.at
+
+    def _strike(self) -> None:
+        self.struck = True
+        self._deed()
+
+
+class FaultyPool:
+    """A pool whose procedures go through a fault."""
+
+    def __init__(self, pool: Any, fault: Fault) -> None:
+        self._pool = pool
+        self._fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    async def read(self, procedure: Procedure[Any], **bounds: Any) -> Any:
+        return await self._pool.read(self._fault.watch(procedure), **bounds)
+
+    async def write(self, procedure: Procedure[Any], **bounds: Any) -> Any:
+        return await self._pool.write(self._fault.watch(procedure), **bounds)
+
+    async def transact(self, procedure: Procedure[Any], **bounds: Any) -> Any:
+        return await self._pool.transact(self._fault.watch(procedure), **bounds)

@@ -1,0 +1,232 @@
+"""Opening, closing, event loops, and a pool that runs dry."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+
+import anyio
+import pytest
+
+from oxpull_async import (
+    EnqueueResult,
+    InvalidSettings,
+    NotOpen,
+    Oxpull,
+    PoolTimeout,
+    StoreError,
+    TaskResultDoesNotExist,
+    TaskStatus,
+)
+from oxpull_async.ports import Attempt, Inserted
+from tests.conformance.rows import new_unique
+from tests.eventually import eventually
+from tests.integration.competitor import Competitor, aside
+
+PATH = "proof.tasks.send"
+
+
+# F79
+def test_one_object_serves_one_event_loop_after_another(migrated_url: str, competitor: Competitor):
+    ox = Oxpull(migrated_url)  # as at import: there is no loop yet
+    send = ox.reference(PATH, unique=True)
+
+    async def once() -> EnqueueResult:
+        async with ox:
+            return await send.enqueue(1)
+
+    first = asyncio.run(once())
+    second = asyncio.run(once())
+
+    assert (first.created, second.created) == (True, False)
+    assert first.id == second.id
+    assert competitor.counts() == (1, 1)
+
+
+# F79
+def test_an_object_that_is_open_in_one_loop_says_so_in_another(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    with asyncio.Runner() as here:
+        here.run(ox.open())
+
+        with asyncio.Runner() as there, pytest.raises(NotOpen, match="another event loop"):
+            there.run(ox.reference(PATH).enqueue(1))
+
+        assert here.run(ox.reference(PATH).enqueue(1)).created
+        here.run(ox.close())
+
+
+# F93
+async def test_who_forgot_to_open_is_told_how(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    task = ox.reference(PATH)
+
+    for call in (
+        task.enqueue(1), task.enqueue_unique(1), task.enqueue_many([]), task.enqueue_unique_many([]),
+        ox.get_result("x" * 36), ox.migrate(), ox.prune(), ox.reap(),
+    ):  # fmt: skip
+        with pytest.raises((NotOpen, TaskResultDoesNotExist), match="(not open.*lifespan|UUID)"):
+            await call
+
+
+async def test_open_and_close_may_be_repeated(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    assert await ox.open() is ox
+    await ox.open()
+    async with ox.running():
+        assert (await ox.reference(PATH).enqueue(1)).created
+    assert (await ox.reference(PATH).enqueue(1)).created
+
+    await ox.close()
+    await ox.close()
+
+    with pytest.raises(NotOpen):
+        await ox.reference(PATH).enqueue(1)
+    async with ox.running():
+        assert (await ox.reference(PATH).enqueue(1)).created
+    with pytest.raises(NotOpen):
+        await ox.reference(PATH).enqueue(1)
+
+
+async def test_several_may_open_one_object_at_once(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(ox.open)
+
+    assert (await ox.reference(PATH).enqueue(1)).created
+    await ox.close()
+
+
+async def test_without_a_database_nothing_opens(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OXPULL_DATABASE_URL", raising=False)
+
+    with pytest.raises(InvalidSettings, match="OXPULL_DATABASE_URL"):
+        await Oxpull().open()
+
+
+async def test_the_database_may_come_from_the_environment(migrated_url: str, monkeypatch: pytest.MonkeyPatch):
+    ox = Oxpull()
+    monkeypatch.setenv("OXPULL_DATABASE_URL", migrated_url)
+
+    async with ox:
+        assert (await ox.reference(PATH).enqueue(1)).created
+
+
+async def test_a_lifespan_opens_and_closes(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    task = ox.reference(PATH)
+
+    async with ox.lifespan(object()) as state:
+        assert state == {"ox": ox}
+        assert (await task.enqueue(1)).created
+
+    with pytest.raises(NotOpen):
+        await task.enqueue(1)
+
+
+async def test_calls_under_way_are_finished_before_it_closes(migrated_url: str, competitor: Competitor):
+    ox = Oxpull(migrated_url)
+    await ox.open()
+    task = ox.reference(PATH, unique=True)
+    results: list[EnqueueResult] = []
+    refused: list[NotOpen] = []
+
+    async def enqueue(number: int) -> None:
+        try:
+            results.append(await task.enqueue(number))
+        except NotOpen as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as group:
+        for number in range(50):
+            group.start_soon(enqueue, number)
+        await anyio.lowlevel.checkpoint()
+        group.start_soon(ox.close)
+
+    assert len(results) + len(refused) == 50
+    assert competitor.counts() == (len(results), len(results))
+
+
+# F73
+@pytest.mark.engines("postgres", "mysql")
+async def test_a_pool_that_runs_dry_is_told_in_time_and_recovers(migrated_url: str, competitor: Competitor):
+    async with Oxpull(migrated_url, pool_size=1, pool_timeout=0.2) as ox:
+        unique = new_unique("a")
+        answers: list[Attempt] = []
+
+        async def wait_for_the_key() -> None:
+            answers.extend(await ox.store.insert_unique([unique], wait_seconds=10))
+
+        async with anyio.create_task_group() as group:
+            with competitor.holding(unique.key):
+                group.start_soon(wait_for_the_key)
+                await eventually(lambda: aside(_someone_waits, competitor))
+                began = time.monotonic()
+                with pytest.raises(PoolTimeout, match="pool_size"):
+                    await ox.get_result(unique.task.id)
+                assert time.monotonic() - began < 2
+
+        assert answers == [Inserted()]
+        assert (await ox.get_result(unique.task.id)).status is TaskStatus.READY
+
+
+# F73
+@pytest.mark.engines("postgres", "mysql")
+async def test_it_closes_in_time_although_a_statement_waits_and_a_caller_waits_for_a_connection(
+    migrated_url: str, competitor: Competitor
+):
+    ox = Oxpull(migrated_url, pool_size=1, close_timeout=0.5)
+    await ox.open()
+    unique = new_unique("a")
+    failures: list[Exception] = []
+
+    async def fail(call: Awaitable[object]) -> None:
+        try:
+            await call
+        except (StoreError, NotOpen) as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as group:
+        with competitor.holding(unique.key):
+            group.start_soon(fail, ox.store.insert_unique([unique], wait_seconds=20))
+            await eventually(lambda: aside(_someone_waits, competitor))
+            group.start_soon(fail, ox.get_result(unique.task.id))
+            await anyio.lowlevel.checkpoint()
+            began = time.monotonic()
+            await ox.close()
+            assert time.monotonic() - began < 4
+
+    assert len(failures) == 2
+    await eventually(lambda: competitor.open_transactions() == 0)
+    assert competitor.counts() in ((0, 0), (1, 1))  # a server may not notice that a client has gone while it waits
+
+
+# F85
+@pytest.mark.engines("postgres", "mysql")
+async def test_connections_that_the_server_has_closed_are_replaced_in_silence(
+    migrated_url: str, competitor: Competitor
+):
+    async with Oxpull(migrated_url, pool_size=5) as ox:
+        send, plain = ox.reference(PATH, unique=True), ox.reference(PATH)
+        async with anyio.create_task_group() as group:  # so that there are several
+            for number in range(20):
+                group.start_soon(send.enqueue_many, [(number,)])
+        for number, call in enumerate(
+            (send.enqueue, plain.enqueue, send.enqueue_unique, lambda n: plain.enqueue_many([(n,)]))
+        ):
+            await aside(_kill_all, competitor)
+            await call(100 + number)
+
+    assert competitor.counts() == (24, 22)
+
+
+def _someone_waits(competitor: Competitor) -> bool:
+    with competitor.another() as observer:
+        return observer.waiting_sessions() > 0
+
+
+def _kill_all(competitor: Competitor) -> None:
+    for session in competitor.sessions():
+        competitor.kill(session)

@@ -1,0 +1,194 @@
+"""Connections and processes die at every statement of an enqueue: nothing is written by half, and it can be repeated."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import anyio
+import pytest
+
+from oxpull_async import ConnectionLost, Oxpull
+from tests.eventually import eventually
+from tests.integration.competitor import Competitor, aside
+from tests.integration.faults import Fault, Moment
+from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound
+from tests.integration.shared_database import empty_tables
+
+every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+MOST_STATEMENTS = 40
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def kill_all(competitor: Competitor) -> None:
+    for session in competitor.sessions():
+        competitor.kill(session)
+
+
+async def is_sound(competitor: Competitor) -> None:
+    """Soon: a server takes a moment to notice that a client has gone."""
+
+    def look() -> None:
+        with competitor.another() as observer:
+            assert observer.open_transactions() == 0
+            assert_sound(observer)
+
+    await eventually(lambda: aside(look))
+
+
+# F31, F85
+@pytest.mark.engines("postgres", "mysql")
+@every_operation
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_an_enqueue_outlives_the_death_of_every_connection_at_any_statement(
+    migrated_url: str, competitor: Competitor, operation: Operation, moment: Moment
+):
+    for at in range(1, MOST_STATEMENTS):
+        empty_tables(competitor)
+        operation.prepare(competitor)
+        fault = Fault(at, moment, lambda: kill_all(competitor))
+        async with Oxpull(migrated_url, pool_size=2) as ox:
+            fault.install(ox)
+
+            results = await operation.results(ox)
+
+            await is_sound(competitor)
+            assert_done(competitor, operation, results)
+            assert {result.id for result in await operation.results(ox)} >= (
+                {result.id for result in results} if operation.unique else set()
+            )
+            assert_sound(competitor)
+        if not fault.struck:
+            assert at > 1
+            return
+    raise AssertionError("it never came to an end")
+
+
+# F31: the statement may have been committed, and the answer be lost
+@every_operation
+async def test_an_answer_that_is_lost_leads_to_no_second_row(
+    migrated_url: str, competitor: Competitor, operation: Operation
+):
+    for at in range(1, MOST_STATEMENTS):
+        empty_tables(competitor)
+        operation.prepare(competitor)
+        before, _ = competitor.counts()
+        fault = Fault(at, "unheard")
+        async with Oxpull(migrated_url) as ox:
+            fault.install(ox)
+
+            results = await operation.results(ox)
+
+            await is_sound(competitor)
+            assert_done(competitor, operation, results)
+            assert competitor.counts()[0] == before + len({result.id for result in results if result.created})
+            if operation.unique:
+                assert {result.id for result in await operation.results(ox)} == {result.id for result in results}
+        if not fault.struck:
+            assert at > 1
+            return
+    raise AssertionError("it never came to an end")
+
+
+@pytest.mark.engines("postgres", "mysql")
+@every_operation
+async def test_when_connections_keep_dying_it_is_told_and_can_be_repeated(
+    migrated_url: str, competitor: Competitor, operation: Operation
+):
+    operation.prepare(competitor)
+
+    class Always(Fault):
+        def _count(self) -> bool:
+            return True
+
+    async with Oxpull(migrated_url, pool_size=2) as ox:
+        Always(0, "before", lambda: kill_all(competitor)).install(ox)
+        with anyio.fail_after(20), pytest.raises(ConnectionLost) as caught:
+            await operation.results(ox)
+        assert caught.value.transient
+
+    await is_sound(competitor)
+    async with Oxpull(migrated_url) as ox:
+        assert_done(competitor, operation, await operation.results(ox))
+
+
+# F31
+@every_operation
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
+    migrated_url: str, competitor: Competitor, doomed: Doomed, operation: Operation, moment: Moment
+):
+    for at in range(1, MOST_STATEMENTS):
+        empty_tables(competitor)
+        operation.prepare(competitor)
+
+        killed = await aside(doomed.run, migrated_url, operation.name, at, moment)
+
+        await is_sound(competitor)
+        if not killed:
+            assert at > 1
+            return
+        async with Oxpull(migrated_url) as ox:
+            assert_done(competitor, operation, await operation.results(ox))
+    raise AssertionError("it never came to an end")
+
+
+class Doomed:
+    """Forks processes that run an operation and kill themselves at its nth statement."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve_doomed, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def run(self, url: str, operation: str, at: int, moment: Moment) -> bool:
+        """Whether it came to be killed."""
+        self._pipe.send((url, operation, at, moment))
+        assert self._pipe.poll(30), "a doomed process neither died nor finished"
+        status = self._pipe.recv()
+        assert status in (0, -signal.SIGKILL), status
+        return bool(status)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+@pytest.fixture(scope="module")
+def doomed() -> Iterator[Doomed]:
+    doomed = Doomed()
+    yield doomed
+    doomed.close()
+
+
+def _serve_doomed(pipe: Connection) -> None:
+    """Forks, for a fork costs less than a new interpreter; here there is neither a loop nor a thread to fork."""
+    while True:
+        errand = pipe.recv()
+        child = os.fork()
+        if not child:
+            _run_doomed(*errand)
+        pipe.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _run_doomed(url: str, operation: str, at: int, moment: Any) -> None:
+    async def run() -> None:
+        async with Oxpull(url) as ox:
+            Fault(at, moment, lambda: os.kill(os.getpid(), signal.SIGKILL)).install(ox)
+            await BY_NAME[operation].results(ox)
+
+    code = 1
+    try:
+        anyio.run(run)
+        code = 0
+    finally:
+        os._exit(code)
