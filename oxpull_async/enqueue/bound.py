@@ -8,7 +8,7 @@ from typing import Any
 
 from oxpull_async.enqueue.desk import now
 from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
-from oxpull_async.enqueue.joined import Joining
+from oxpull_async.enqueue.joined import Joining, lock_waits_told
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.enqueue.unique import row_of
 from oxpull_async.ports import Held, JoinedStore, Store, TaskRow
@@ -72,12 +72,14 @@ class Bound:
         unique = host.uniqueness(task, force_unique)
         request = make_request(task, call, settings=host.settings, unique=unique, now=now())
         joined = self._join()
-        async with joined.call(several=False):
-            if unique is None:
+        if unique is None:
+            async with joined.call(several=False):
                 await joined.insert_tasks([request.task])
-                return self._result(request, None)
-            (row,) = await self._decide(store, joined, [request], task)
-            return self._result(request, row)
+            return self._result(request, None)
+        with lock_waits_told(task.path):
+            async with joined.call(several=False):
+                (row,) = await self._decide(store, joined, [request], task)
+        return self._result(request, row)
 
     async def enqueue_calls(
         self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
@@ -90,12 +92,14 @@ class Bound:
         if not requests:
             return []
         joined = self._join()
-        async with joined.call(several=True):
-            if unique is None:
+        if unique is None:
+            async with joined.call(several=True):
                 await joined.insert_tasks([request.task for request in requests])
-                return [self._result(request, None) for request in requests]
-            rows = await self._decide(store, joined, requests, task)
-            return [self._result(request, row) for request, row in zip(requests, rows, strict=True)]
+            return [self._result(request, None) for request in requests]
+        with lock_waits_told(task.path):
+            async with joined.call(several=True):
+                rows = await self._decide(store, joined, requests, task)
+        return [self._result(request, row) for request, row in zip(requests, rows, strict=True)]
 
     async def _decide(
         self, store: Store, joined: JoinedStore, requests: Sequence[Request], task: AnyTask

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal, NoReturn
 
 from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
@@ -14,6 +15,9 @@ from oxpull_async.exceptions import (
     UniqueEnqueueRace,
 )
 from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, JoinedStore, NewUnique, Store, Unseen
+
+
+_LOCK_WAIT = "another transaction has held its key for longer than this one may wait"
 
 
 class Joining:
@@ -160,21 +164,14 @@ class Joining:
         return await self._race("snapshot", words, "transaction", holder=found)
 
     async def _raise_lock_wait(self, error: LockNotAvailable) -> NoReturn:
-        words = "another transaction has held its key for longer than this one may wait"
-        raise await self._race("lock_wait", words, "call") from error
+        raise await self._race("lock_wait", _LOCK_WAIT, "call") from error
 
     async def _race(
         self, reason: str, words: str, retry: Literal["call", "transaction"], holder: Attempt | None = None
     ) -> UniqueEnqueueRace:
         held = holder if isinstance(holder, Held) else None
-        repeat = (
-            "repeat the enqueue"
-            if retry == "call"
-            else "end this transaction and repeat all of it (at READ COMMITTED this doesn't happen)"
-        )
         return UniqueEnqueueRace(
-            f"unique enqueue of {self._uniques[0].task.task_path} in the caller's transaction: {words}. "
-            f"Nothing was written, and the transaction is usable; {repeat}.",
+            _message(self._uniques[0].task.task_path, words, retry),
             reason=reason,
             retry=retry,
             attempts=self._attempts,
@@ -188,6 +185,27 @@ class Joining:
             return await self._joined.isolation_level()
         except StoreError:
             return None  # only words: the error at hand is the one to tell
+
+
+@contextmanager
+def lock_waits_told(task_path: str) -> Iterator[None]:
+    """A wait that ended before any key was tried, where a transaction itself has to wait for its turn, is a race too."""
+    try:
+        yield
+    except LockNotAvailable as error:
+        raise UniqueEnqueueRace(_message(task_path, _LOCK_WAIT, "call"), reason="lock_wait", retry="call") from error
+
+
+def _message(task_path: str, words: str, retry: Literal["call", "transaction"]) -> str:
+    repeat = (
+        "repeat the enqueue"
+        if retry == "call"
+        else "end this transaction and repeat all of it (at READ COMMITTED this doesn't happen)"
+    )
+    return (
+        f"unique enqueue of {task_path} in the caller's transaction: {words}. "
+        f"Nothing was written, and the transaction is usable; {repeat}."
+    )
 
 
 def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
-from oxpull_async.enqueue.contention import retrying
+from oxpull_async._contention import retrying
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from oxpull_async.enqueue.contention import retrying
+from oxpull_async._contention import retrying
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 

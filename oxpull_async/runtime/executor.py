@@ -70,7 +70,9 @@ class Executor:
             return
         attempt = Attempt(claim)
         self._attempts.add(attempt)
-        attempt.runner = asyncio.get_running_loop().create_task(self._carry_out(attempt))
+        attempt.runner = asyncio.get_running_loop().create_task(
+            self._carry_out(attempt), name=f"{claim.task_path} {claim.id}"
+        )
 
     def close(self) -> None:
         """Start nothing more, and cancel what runs."""

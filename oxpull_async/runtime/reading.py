@@ -11,7 +11,7 @@ import anyio
 
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.statuses import SETTLED
-from oxpull_async.enqueue.contention import retrying
+from oxpull_async._contention import retrying
 from oxpull_async.exceptions import TaskResultDoesNotExist
 from oxpull_async.ports import Store, TaskRow
 from oxpull_async.runtime.hints import SettleHints

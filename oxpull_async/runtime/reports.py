@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from oxpull_async.enqueue.contention import retrying
+from oxpull_async._contention import retrying
 from oxpull_async.exceptions import OxpullError
 from oxpull_async.ports import Claim, Outcome, TaskRow
 from oxpull_async.results import TaskResult, task_result

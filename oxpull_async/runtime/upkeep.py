@@ -8,7 +8,7 @@ from functools import partial
 
 from oxpull_async.core.leases import REAP_LIMIT
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async.enqueue.contention import retrying
+from oxpull_async._contention import retrying
 from oxpull_async.ports import Pruned, Reaped, Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiosqlite
@@ -87,46 +89,61 @@ async def test_a_close_that_is_cancelled_closes(tmp_path: Path):
         await eventually(lambda: threading.active_count() == before)
 
 
-FORGETS = """
+STORIES = {
+    "forgets to close": """
     async def main():
         await store.open()
         await store.migrate()
-"""
-CRASHES = """
+        print("leaving", flush=True)
+
+    asyncio.run(main())
+    """,
+    "crashes": """
     async def main():
         await store.open()
+        print("leaving", flush=True)
         raise SystemExit(0)
-"""
-CANCELLED = """
+
+    asyncio.run(main())
+    """,
+    "is cancelled while it opens": """
     async def main():
         opening = asyncio.ensure_future(store.open())
         await asyncio.sleep(0)
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
-"""
-AT_WORK = """
+        print("leaving", flush=True)
+
+    asyncio.run(main())
+    """,
+    "is at work": """
     async def main():
         await store.open()
         await store.migrate()
         pending = [asyncio.ensure_future(store.get_tasks([uuid.uuid4()])) for _ in range(100)]
         await asyncio.sleep(0)
-"""
-LOOP_BY_HAND = """
-    async def main():
-        await store.open()
+        print("leaving", flush=True)
 
+    asyncio.run(main())
+    """,
+    "leaves its loop as it is": """
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(main())
+    loop.run_until_complete(store.open())
+    print("leaving", flush=True)
     raise SystemExit(0)
-"""
+    """,
+}
 
 
-@pytest.mark.parametrize("story", [FORGETS, CRASHES, CANCELLED, AT_WORK, LOOP_BY_HAND])
+@pytest.mark.parametrize("story", STORIES)
 def test_a_process_that_does_not_close_exits_all_the_same(tmp_path: Path, story: str):
-    done = in_a_process(tmp_path, story, *(["asyncio.run(main())"] if story is not LOOP_BY_HAND else []))
+    with process(tmp_path, STORIES[story]) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "leaving\n", running.communicate()
+        _, complaints = running.communicate(timeout=EXIT_SECONDS)
 
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert running.returncode == 0, complaints
+    assert "Traceback" not in complaints
 
 
 def test_a_forked_child_is_told_instead_of_waiting_for_ever(tmp_path: Path):
@@ -150,25 +167,29 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(tmp_path: Path):
     assert loop.run_until_complete(store.get_task(uuid.uuid4())) is None
     loop.run_until_complete(store.close())
     """
-    done = in_a_process(tmp_path, story)
+    with process(tmp_path, story) as running:
+        _, complaints = running.communicate(timeout=30)
 
-    assert done.returncode == 0, done.stderr
+    assert running.returncode == 0, complaints
 
 
-def in_a_process(tmp_path: Path, story: str, *last: str) -> subprocess.CompletedProcess[str]:
+@contextmanager
+def process(tmp_path: Path, story: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own that tells a story with a store."""
     source = "\n".join(
         [
-            "import asyncio, os, uuid, warnings",
+            "import asyncio, os, uuid",
             "from oxpull_async.drivers import open_store",
             "from oxpull_async.exceptions import ConnectionLost",
             "from oxpull_async.settings import make_settings",
-            "warnings.simplefilter('ignore')  # of a fork with threads",
             f"store = open_store('sqlite:///{tmp_path}/ox.db', make_settings({{}}))",
             textwrap.dedent(story),
-            *last,
         ]
     )
-    command = [sys.executable, "-c", source]
-    # Once for the imports alone, so that the seconds below are spent on what is told.
-    subprocess.run([sys.executable, "-c", "import oxpull_async"], check=True, timeout=60)
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=EXIT_SECONDS)
+    # A fork beside threads is warned of, from Python 3.12 on.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", source]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()

@@ -11,7 +11,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "django_project.site_settings")
 os.environ.setdefault("INTEROP_DATABASE_URL", "sqlite:///unused.db")
 
 import django
+import pymysql
 
+pymysql.install_as_MySQLdb()  # Django's backend imports MySQLdb, a C extension that needs a compiler
 django.setup()
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async

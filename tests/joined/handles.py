@@ -61,8 +61,12 @@ class Caller(abc.ABC):
         await self.run("INSERT INTO orders (n) VALUES (?)", n)
 
     async def orders(self) -> set[int]:
-        """Its own rows, as its transaction sees them. A transaction that reads from a snapshot has taken it now."""
+        """Its own rows, as its transaction sees them."""
         return {n for (n,) in await self.query("SELECT n FROM orders")}
+
+    async def look(self) -> None:
+        """Read something: a transaction that reads from a snapshot has taken it then."""
+        await self.orders()
 
 
 class AsyncpgCaller(Caller):
@@ -144,6 +148,12 @@ class AiosqliteCaller(Caller):
 
     async def run(self, statement: str, *values: Any) -> None:
         await self.bindable.execute_fetchall(statement, values)
+
+
+    async def look(self) -> None:
+        if not self.bindable.in_transaction:
+            await self.run("BEGIN")
+        await self.orders()
 
 
 class AiosqliteManualCaller(AiosqliteCaller):
@@ -235,6 +245,12 @@ class SqlalchemyCaller(Caller):
 
     async def run(self, statement: str, *values: Any) -> None:
         await self.bindable.execute(*_named(statement, values))
+
+
+    async def look(self) -> None:
+        if self.driver.startswith("sqlite"):
+            await self.run("BEGIN")  # neither SQLAlchemy nor the sqlite3 module begins for a SELECT
+        await self.orders()
 
 
 class SqlalchemySessionCaller(SqlalchemyCaller):

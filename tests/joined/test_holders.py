@@ -28,7 +28,7 @@ async def test_the_pending_holder_is_found_or_a_new_task_made_or_the_race_told(
 ):
     holder = BEFORE[before](competitor)
     await caller.begin(level)
-    await caller.orders()
+    await caller.look()
     AFTER[after](competitor, holder or UUID(int=0))
     rows_before = competitor.counts()
     expected = committed_holder(competitor)

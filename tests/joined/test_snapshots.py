@@ -50,7 +50,7 @@ async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connecti
     holder = hold(competitor, 1)
 
     await caller.begin(level)
-    await caller.orders()
+    await caller.look()
     assert (await ox.bind(caller.bindable).enqueue_unique(send, 1)).id == holder
     await caller.commit()
 
@@ -66,7 +66,7 @@ async def test_read_committed_never_asks_outside(
     holder = hold(competitor, 1)
 
     await caller.begin(READ_COMMITTED)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(holder, status="RUNNING")
     assert (await ox.bind(caller.bindable).enqueue_unique(send, 1)).status == "RUNNING"
     competitor.set_task(holder, status="FAILED")
@@ -85,7 +85,7 @@ async def test_a_holder_that_is_being_written_is_returned_as_it_was_without_wait
     holder = hold(competitor, 1)
 
     await caller.begin(level)
-    await caller.orders()
+    await caller.look()
     competitor.begin()
     competitor.set_task(holder, status="SUCCESSFUL")
     began = time.monotonic()
@@ -109,7 +109,7 @@ async def test_a_holder_that_was_settled_and_is_being_written_again_is_not_taken
     holder = hold(competitor, 1)
 
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(holder, status="SUCCESSFUL")
     competitor.begin()
     competitor.rows("SELECT 1 FROM django_ox_oxtask WHERE id = ? FOR UPDATE", holder)
@@ -130,7 +130,7 @@ async def test_several_holders_of_which_one_is_being_written_are_returned_as_the
     holders = [hold(competitor, n) for n in (1, 2, 3)]
 
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(holders[2], status="RUNNING")
     competitor.begin()
     competitor.set_task(holders[0], status="SUCCESSFUL")
@@ -149,7 +149,7 @@ async def test_a_winner_that_the_snapshot_cannot_see_is_found_beside_new_keys(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
 ):
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     theirs = hold(competitor, 2)
     await caller.order(1)
     results = await ox.bind(caller.bindable).enqueue_unique_many(send, [(1,), (2,), (3,), (2,)])
@@ -184,7 +184,7 @@ async def test_a_bulk_call_that_meets_a_race_writes_nothing(
     theirs = hold(competitor, 2)
 
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(theirs, status="FAILED")
     await caller.order(1)
     with pytest.raises(UniqueEnqueueRace) as caught:
@@ -206,7 +206,7 @@ async def test_the_race_says_what_has_happened_at_which_level_and_what_to_repeat
     holder = hold(competitor, 1)
 
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(holder, status="SUCCESSFUL")
     with pytest.raises(UniqueEnqueueRace, match=r"proof\.send.* is SUCCESSFUL since this transaction's snapshot") as caught:
         await ox.bind(caller.bindable).enqueue_unique(send, 1)
@@ -227,7 +227,7 @@ async def test_a_winner_that_was_settled_again_is_told_with_its_serialization_fa
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
 ):
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     holder = hold(competitor, 1, status="FAILED")
     with pytest.raises(UniqueEnqueueRace) as caught:
         await ox.bind(caller.bindable).enqueue_unique(send, 1)
@@ -276,7 +276,7 @@ async def test_a_recheck_that_is_refused_is_told_as_a_race(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor, unused_port: int
 ):
     await caller.begin(snapshot_level)
-    await caller.orders()
+    await caller.look()
     hold(competitor, 1)
     redirect_rechecks(ox, unused_port)
     began = time.monotonic()
@@ -302,7 +302,7 @@ async def test_a_recheck_that_gets_no_answer_is_told_as_a_race_within_its_bound(
 ):
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:
         await caller.begin(REPEATABLE_READ)
-        await caller.orders()
+        await caller.look()
         hold(competitor, 1)
         redirect_rechecks(ox, silent.extra(anyio.abc.SocketAttribute.local_port))
         began = time.monotonic()
@@ -390,7 +390,7 @@ async def test_a_server_without_a_connection_to_spare_makes_it_a_race(
     ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
 ):
     await caller.begin(REPEATABLE_READ)
-    await caller.orders()
+    await caller.look()
     hold(competitor, 1)
     competitor.run(f"ALTER DATABASE {competitor.rows('SELECT current_database()')[0][0]} CONNECTION LIMIT 1")
     competitor.run("CREATE ROLE plain LOGIN")
@@ -416,7 +416,7 @@ async def test_who_gets_no_turn_for_a_recheck_is_told_so_within_its_bound(
 ):
     holder = hold(competitor, 1)
     await caller.begin(REPEATABLE_READ)
-    await caller.orders()
+    await caller.look()
     competitor.set_task(holder, status="RUNNING")
     turns = room_pool(ox)._rechecks
     for _ in range(4):
@@ -436,12 +436,10 @@ async def test_who_gets_no_turn_for_a_recheck_is_told_so_within_its_bound(
 # F7
 @pytest.mark.engines("sqlite")
 async def test_a_snapshot_that_others_have_written_past_is_told_at_once(
-    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, handle: Any
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
 ):
     await caller.begin()
-    if handle.name == "aiosqlite" or handle.is_sqlalchemy:
-        await caller.run("BEGIN")  # the legacy mode doesn't begin for a SELECT
-    await caller.orders()
+    await caller.look()
     hold(competitor, 1)
     began = time.monotonic()
     with pytest.raises(UniqueEnqueueRace) as caught:

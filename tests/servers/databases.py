@@ -214,7 +214,9 @@ class MysqlRoom:
 
     def drop(self, url: str) -> None:
         # A connection that a test left in a transaction would make the DROP wait for its metadata lock.
-        leftovers = f"SELECT id FROM information_schema.processlist WHERE db = '{name_in(url)}'"
+        leftovers = (
+            f"SELECT id FROM information_schema.processlist WHERE db = '{name_in(url)}' AND id <> CONNECTION_ID()"
+        )
         for (connection,) in self._execute(leftovers):
             with contextlib.suppress(pymysql.MySQLError):
                 self._execute(f"KILL {connection}")

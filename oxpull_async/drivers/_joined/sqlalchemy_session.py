@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
@@ -31,10 +32,8 @@ class SqlalchemySession(StepwiseRunner):
     def __init__(self, handle: AsyncConnection | AsyncSession) -> None:
         self._handle = handle
         self._connection: AsyncConnection | None = handle if isinstance(handle, AsyncConnection) else None
-        sync = handle.sync_connection if isinstance(handle, AsyncConnection) else handle.sync_session.get_bind()
-        if sync is None:
-            raise TransactionRequired("the bound AsyncConnection isn't started: `async with engine.begin()`")
-        self._dialect: Dialect = dialect_of(sync.dialect.name, sync.dialect.driver)
+        self._bind = _bind_of(handle)
+        self._dialect: Dialect = dialect_of(self._bind.dialect.name, self._bind.dialect.driver)
 
     @property
     def engine(self) -> str:
@@ -46,10 +45,7 @@ class SqlalchemySession(StepwiseRunner):
 
     @property
     def identity_holder(self) -> object:
-        if isinstance(self._handle, AsyncConnection):
-            return self._handle.sync_engine
-        bind = self._handle.sync_session.get_bind()
-        return getattr(bind, "engine", bind)
+        return self._bind.engine
 
     async def prepare(self) -> None:
         if isinstance(self._handle, AsyncSession):
@@ -110,6 +106,20 @@ class SqlalchemySession(StepwiseRunner):
         if error.connection_invalidated:
             return ConnectionLost(f"the connection was lost: {error.orig}")
         return self._dialect.classify(error.orig or error)
+
+
+def _bind_of(handle: AsyncConnection | AsyncSession) -> Connection | Engine:
+    if isinstance(handle, AsyncConnection):
+        if handle.sync_connection is None:
+            raise TransactionRequired("the bound AsyncConnection isn't started: `async with engine.begin()`")
+        return handle.sync_connection
+    try:
+        return handle.sync_session.get_bind()
+    except UnboundExecutionError as error:
+        raise TypeError(
+            "the bound AsyncSession is bound to no engine as a whole; bind the connection that it uses for the "
+            "Oxpull's database: `ox.bind(await session.connection(bind_arguments={…}))`"
+        ) from error
 
 
 def _parameters(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:

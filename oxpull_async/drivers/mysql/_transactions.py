@@ -18,9 +18,7 @@ COMMIT = _SQL["commit"]
 ROLLBACK = _SQL["rollback"]
 _PAUSE = _SQL["pause"]
 _SAVEPOINT = _SQL["savepoint"]
-_ROLLBACK_TO_PAUSE = _SQL["pause"]
-_SAVEPOINT = _SQL["rollback_to_savepoint"]
-
+_ROLLBACK_TO_SAVEPOINT = _SQL["rollback_to_savepoint"]
 
 SHORTEST_WAIT_SECONDS = 1.0
 """How long a wait for a row takes at least, if it's in vain."""

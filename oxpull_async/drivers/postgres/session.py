@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
+
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Step
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
-from oxpull_async.exceptions import TransactionRequired
+from oxpull_async.exceptions import ConnectionLost, TransactionRequired
 
 
 class AsyncpgSession(StepwiseRunner):
@@ -28,7 +30,13 @@ class AsyncpgSession(StepwiseRunner):
         return self.connection
 
     async def prepare(self) -> None:
-        if not self._raw.is_in_transaction():
+        try:
+            if self._raw.is_closed():
+                raise ConnectionLost("the bound asyncpg connection is closed")
+            in_transaction = self._raw.is_in_transaction()
+        except asyncpg.InterfaceError as error:  # a proxy that was given back to its pool
+            raise TransactionRequired(f"the bound asyncpg connection can't be used: {error}") from error
+        if not in_transaction:
             raise TransactionRequired(
                 "the bound asyncpg connection is in no transaction: enqueue inside "
                 "`async with connection.transaction():`, or use ox.transaction()"

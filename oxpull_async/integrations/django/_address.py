@@ -146,7 +146,7 @@ def _path(name: object) -> str:
 
 
 def _query(query: Mapping[str, str]) -> str:
-    return "?" + urlencode(query, quote_via=quote) if query else ""
+    return "?" + urlencode(query, safe="/", quote_via=quote) if query else ""
 
 
 def _refuse_unknown(using: str, options: Mapping[str, Any], known: Collection[str], inside: str = "") -> None:

@@ -17,9 +17,11 @@ from django.db.transaction import TransactionManagementError
 
 from oxpull_async.drivers._procedure import Procedure, Result, Row, Step, run_sync
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
+from oxpull_async.drivers._statements import Statement
 from oxpull_async.exceptions import (
     ConnectionLost,
     OxpullError,
+    StoreError,
     TransactionRequired,
     TransactionRolledBack,
 )
@@ -27,8 +29,8 @@ from oxpull_async.exceptions import (
 T = TypeVar("T")
 
 
-class CalledOff(Exception):
-    """Ends a visit whose caller no longer waits. No procedure catches it."""
+class CalledOff(StoreError):
+    """Ends a visit whose caller no longer waits, after the procedure has put things right as after any error."""
 
 
 @dataclass(eq=False)
@@ -65,6 +67,7 @@ class Visit(Generic[T]):
         self._procedure = procedure
         self._savepoints = savepoints
         self._is_called_off = False
+        self._kept = 0
         self._cursor: Any = None
         self._wrapper: Any = None
 
@@ -119,28 +122,34 @@ class Visit(Generic[T]):
         self._cursor.execute("BEGIN IMMEDIATE")
 
     def _run_procedure(self) -> T:
-        kept = len(self._savepoints.names)
+        self._kept = len(self._savepoints.names)
         try:
             return run_sync(self._procedure, self._execute)
         except (ConnectionLost, TransactionRolledBack):
             raise  # there is nothing left to put right
         except BaseException:
-            self._close_savepoints(self._savepoints.names[kept:])
-            del self._savepoints.names[kept:]
+            self._close_savepoints(self._savepoints.names[self._kept :])
+            del self._savepoints.names[self._kept :]
             raise
 
     def _execute(self, step: Step) -> Result:
         statement = step.statement
-        if not isinstance(statement, SavepointStatement):
-            if self._is_called_off:
-                raise CalledOff
-            return self._fetch(step)
+        if self._is_called_off and self._may_stop_before(statement):
+            self._is_called_off = False  # what follows is the procedure's own cleanup
+            raise CalledOff("nobody waits for this any more")
         result = self._fetch(step)
-        if statement.deed is SavepointDeed.OPEN:
-            self._savepoints.names.append(statement.savepoint)
-        elif statement.deed is SavepointDeed.RELEASE:
-            self._savepoints.names.remove(statement.savepoint)
+        if isinstance(statement, SavepointStatement):
+            if statement.deed is SavepointDeed.OPEN:
+                self._savepoints.names.append(statement.savepoint)
+            elif statement.deed is SavepointDeed.RELEASE:
+                self._savepoints.names.remove(statement.savepoint)
         return result
+
+    def _may_stop_before(self, statement: Statement) -> bool:
+        """A savepoint of an earlier visit is released or rolled back in any case."""
+        if not isinstance(statement, SavepointStatement):
+            return True
+        return statement.deed is SavepointDeed.RELEASE and statement.savepoint in self._savepoints.names[self._kept :]
 
     def _fetch(self, step: Step) -> Result:
         text, names = step.statement.format

@@ -23,4 +23,11 @@ TASKS = {
         "QUEUES": [],
         "OPTIONS": {"SCHEDULES": SCHEDULES},
     },
+    "listed": {
+        "BACKEND": "oxpull.backend.OxpullBackend",
+        "QUEUES": ["default", "mail"],
+        "OPTIONS": {"MAX_ATTEMPTS": 7, "UNIQUE_TASKS": ["django_project.tasks.listed"]},
+    },
+    "plain": {"BACKEND": "django_ox.backend.OxBackend", "QUEUES": []},
+    "immediate": {"BACKEND": "django.tasks.backends.immediate.ImmediateBackend", "QUEUES": []},
 }

@@ -1,4 +1,4 @@
-"""The same project with an admin and views, and with further backends, for the process of the tests themselves."""
+"""The same project with an admin and views, for the process of the tests themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from django_project.settings import *  # noqa: F403
 from django_project.settings import INSTALLED_APPS as PLAIN_APPS
-from django_project.settings import TASKS as PLAIN_TASKS
 
 ROOT_URLCONF = "django_project.urls"
 ALLOWED_HOSTS = ["*"]
@@ -31,12 +30,3 @@ TEMPLATES: list[dict[str, Any]] = [
         },
     }
 ]
-TASKS = PLAIN_TASKS | {
-    "listed": {
-        "BACKEND": "oxpull.backend.OxpullBackend",
-        "QUEUES": ["default", "mail"],
-        "OPTIONS": {"MAX_ATTEMPTS": 7, "UNIQUE_TASKS": ["django_project.tasks.listed"]},
-    },
-    "plain": {"BACKEND": "django_ox.backend.OxBackend", "QUEUES": []},
-    "immediate": {"BACKEND": "django.tasks.backends.immediate.ImmediateBackend", "QUEUES": []},
-}

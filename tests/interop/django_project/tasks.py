@@ -49,3 +49,28 @@ def on_complete(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def on_success(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """A batch's callback for when all its members succeeded."""
     return {"callback": "on_success", "args": list(args), "kwargs": kwargs}
+
+
+@task(backend="listed")
+def listed(number: int) -> int:
+    """Unique because its backend's UNIQUE_TASKS say so."""
+    return number
+
+
+@task(backend="listed", queue_name="mail", max_attempts=9)
+def patient(number: int) -> int:
+    """With a budget of its own."""
+    return number
+
+
+@unique
+@task(backend="plain")
+def marked_in_vain(number: int) -> int:
+    """Marked as unique, on a backend that doesn't look at that."""
+    return number
+
+
+@task(backend="immediate")
+def immediate(number: int) -> int:
+    """On a backend that keeps no rows."""
+    return number

@@ -1,1 +1,0 @@
-/work/main/oxpull_async/exceptions.py

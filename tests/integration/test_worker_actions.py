@@ -1,0 +1,123 @@
+"""What an operator does to rows, and what workers make of it."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from oxpull_async import Oxpull, TaskStatus, Worker
+from tests.eventually import eventually
+from tests.integration.competitor import Competitor
+from tests.integration.stage import Stage
+from tests.log_lines import events
+
+
+async def test_a_retried_row_gets_one_further_attempt(ox: Oxpull):
+    @ox.task(max_attempts=1)
+    async def failing() -> None:
+        raise ValueError
+
+    result = await failing.enqueue()
+    await ox.run_until_idle()
+    assert await ox.actions.retry(result.id)
+
+    row = await ox.store.get_task(result.id)
+    assert row is not None
+    assert (row.status, row.attempts, row.lease_epoch, row.max_attempts) == ("READY", 1, 2, 2)
+    assert (row.run_after, row.finished_at) == (None, None)
+    assert len((await result.refresh()).errors) == 1
+
+    assert await ox.run_until_idle() == 1
+    await result.refresh()
+    assert (result.status, result.attempts, len(result.errors)) == (TaskStatus.FAILED, 2, 2)
+
+
+@pytest.mark.parametrize("status", ["READY", "WAITING", "RUNNING", "SUCCESSFUL", "DISCARDED"])
+async def test_a_row_that_has_not_failed_is_not_retried(ox: Oxpull, competitor: Competitor, status: str):
+    task_id = competitor.insert_task(status=status)
+    before = await ox.store.get_task(task_id)
+
+    assert not await ox.actions.retry(task_id)
+
+    assert await ox.store.get_task(task_id) == before
+
+
+async def test_an_id_of_no_row_changes_nothing(ox: Oxpull):
+    assert not await ox.actions.retry(uuid4())
+    assert not await ox.actions.retry("not-a-uuid")
+    assert not await ox.actions.discard("not-a-uuid")
+
+
+async def test_many_are_retried_and_the_others_counted(ox: Oxpull, competitor: Competitor):
+    failed = [competitor.insert_task(status="FAILED") for _ in range(2)]
+    ready = competitor.insert_task()
+
+    assert await ox.actions.retry_many([*failed, ready, "x"]) == (2, 2)
+    assert set(competitor.statuses().values()) == {"READY"}
+
+
+async def test_a_straggler_cannot_settle_a_row_that_was_retried(
+    ox: Oxpull, competitor: Competitor, caplog: pytest.LogCaptureFixture
+):
+    stage = Stage()
+
+    @ox.task(max_attempts=1)
+    async def hold() -> str:
+        await stage.hold()
+        return "late"
+
+    async with ox.running(worker=Worker(ox, queues=["mine"])):
+        result = await hold.using(queue_name="mine").enqueue()
+        await stage.reached()
+        competitor.set_task(result.id, status="LOST", locked_by=None, queue_name="others")
+        assert await ox.actions.retry(result.id)
+        stage.open()
+        await eventually(lambda: "task_lease_lost" in events(caplog))
+
+    row = await ox.store.get_task(result.id)
+    assert row is not None
+    assert (row.status, row.lease_epoch, row.return_value) == ("READY", 2, None)
+
+
+async def test_a_straggler_cannot_settle_a_row_that_was_discarded(
+    ox: Oxpull, competitor: Competitor, caplog: pytest.LogCaptureFixture
+):
+    stage = Stage()
+
+    @ox.task(max_attempts=1)
+    async def hold() -> None:
+        await stage.hold()
+
+    async with ox.running(worker=Worker(ox)):
+        result = await hold.enqueue()
+        await stage.reached()
+        competitor.set_task(result.id, status="LOST", locked_by=None)
+        assert await ox.actions.discard(result.id)
+        stage.open()
+        await eventually(lambda: "task_lease_lost" in events(caplog))
+
+    assert (await result.refresh()).status == TaskStatus.DISCARDED
+
+
+async def test_a_discarded_row_does_not_run(ox: Oxpull):
+    @ox.task
+    async def task() -> None: ...
+
+    result = await task.enqueue()
+    assert await ox.actions.discard(result.id)
+
+    assert await ox.run_until_idle() == 0
+    assert (await result.refresh()).finished_at is not None
+
+
+async def test_a_retry_wakes_an_idle_worker(ox: Oxpull, competitor: Competitor):
+    @ox.task
+    async def task() -> str:
+        return "at last"
+
+    async with ox.running(worker=Worker(ox, poll_interval=3600)):
+        result = await task.using(run_after=3600).enqueue()
+        competitor.set_task(result.id, status="FAILED", attempts=1)
+        assert await ox.actions.retry(result.id)
+        assert await result.wait(timeout=10) == "at last"

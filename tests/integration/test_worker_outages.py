@@ -1,0 +1,131 @@
+"""A database that goes away and comes back under a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oxpull_async import ConnectionLost, Oxpull, StoreError, Worker, WrongDatabase
+from oxpull_async.core.statuses import TaskStatus
+from tests.eventually import eventually
+from tests.integration.competitor import Competitor
+from tests.integration.stage import Stage
+from tests.log_lines import events
+
+
+@pytest.mark.engines("postgres", "mysql")
+async def test_a_worker_survives_the_end_of_all_its_connections(ox: Oxpull, competitor: Competitor):
+    stage = Stage()
+
+    @ox.task
+    async def hold() -> str:
+        await stage.hold()
+        return "survived"
+
+    async with ox.running(worker=Worker(ox, poll_interval=0.05)):
+        first = await hold.enqueue()
+        await stage.reached()
+        for session in competitor.sessions():
+            competitor.kill(session)
+        stage.open()
+
+        async def settled() -> None:
+            row = competitor.row(first.id, "status")
+            assert row == ("SUCCESSFUL",)
+
+        await eventually(settled)
+        second = await hold.enqueue()
+        assert await second.wait(timeout=10) == "survived"
+
+
+async def test_a_settle_that_fails_for_a_while_lands_in_the_end(
+    ox: Oxpull, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    @ox.task
+    async def task() -> str:
+        return "landed"
+
+    failing_first(monkeypatch, ox, "settle", times=3, error=ConnectionLost("gone"))
+    async with ox.running(worker=Worker(ox)):
+        result = await task.enqueue()
+        assert await result.wait(timeout=10) == "landed"
+        await eventually(lambda: "service_recovered" in events(caplog))
+
+
+async def test_claims_that_fail_for_a_while_are_tried_again(ox: Oxpull, monkeypatch: pytest.MonkeyPatch):
+    @ox.task
+    async def task() -> str:
+        return "claimed"
+
+    failing_first(monkeypatch, ox, "claim", times=3, error=WrongDatabase("the tables aren't there yet"))
+    async with ox.running(worker=Worker(ox, poll_interval=0.05)):
+        result = await task.enqueue()
+        assert await result.wait(timeout=10) == "claimed"
+
+
+async def test_one_missed_renewal_costs_no_lease(ox: Oxpull, monkeypatch: pytest.MonkeyPatch):
+    stage = Stage()
+
+    @ox.task
+    async def hold() -> None:
+        await stage.hold()
+
+    renewals = failing_first(monkeypatch, ox, "renew", times=1, error=ConnectionLost("gone"))
+    async with ox.running(worker=Worker(ox, lease=1)):
+        result = await hold.enqueue()
+        await eventually(lambda: len(renewals) >= 5)
+        stage.open()
+        await result.wait(timeout=10)
+
+    assert (stage.arrivals, stage.cancelled, result.attempts) == (1, 0, 1)
+
+
+async def test_a_value_that_the_database_refuses_is_a_failed_attempt_of_its_own(
+    ox: Oxpull, monkeypatch: pytest.MonkeyPatch
+):
+    @ox.task(max_attempts=1)
+    async def task(value: str) -> str:
+        return value
+
+    original = ox.store.settle
+
+    async def settle(outcomes: Sequence[Any]) -> Any:
+        if any(outcome.settlement.return_value == '"poison"' for outcome in outcomes):
+            raise StoreError("value too long for its column")
+        return await original(outcomes)
+
+    monkeypatch.setattr(ox.store, "settle", settle)
+    results = await task.enqueue_many([("good",), ("poison",), ("fine",)])
+    await ox.run_until_idle()
+
+    assert [(await result.refresh()).status for result in results] == [
+        TaskStatus.SUCCESSFUL,
+        TaskStatus.FAILED,
+        TaskStatus.SUCCESSFUL,
+    ]
+    assert "value too long for its column" in results[1].errors[0]["traceback"]
+
+
+async def test_a_run_that_ends_raises_what_keeps_it_from_beginning(database_url: str):
+    async with Oxpull(database_url) as ox:
+        with pytest.raises(WrongDatabase, match="migrate"):
+            await ox.run_until_idle()
+
+
+def failing_first(
+    monkeypatch: pytest.MonkeyPatch, ox: Oxpull, operation: str, *, times: int, error: Exception
+) -> list[bool]:
+    """Let an operation of the store fail so many times; returns whether it succeeded, call by call."""
+    original = getattr(ox.store, operation)
+    succeeded: list[bool] = []
+
+    async def flaky(*args: Any, **kwargs: Any) -> Any:
+        succeeded.append(len(succeeded) >= times)
+        if not succeeded[-1]:
+            raise error
+        return await original(*args, **kwargs)
+
+    monkeypatch.setattr(ox.store, operation, flaky)
+    return succeeded

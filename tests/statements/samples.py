@@ -1,0 +1,103 @@
+"""Every statement of a room as SQL that its server can explain: parameters replaced by literals."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from oxpull_async.drivers._statements import Statement, load_statements
+
+ID = "018f0000000070008000000000000001"
+OTHER_ID = "018f0000000070008000000000000002"
+KEY = "k" * 64
+INSTANT = "2026-01-01 00:00:00"
+
+_SCALARS: dict[str, Any] = {
+    "id": ID, "task_id": ID, "stale_task_id": OTHER_ID, "key": KEY, "task_path": "proof.tasks.mine", "args": "[]",
+    "kwargs": "{}", "queue_name": "default", "priority": 0, "takes_context": False, "backend_name": "default",
+    "run_after": None, "max_attempts": 3, "enqueued_at": INSTANT, "now": INSTANT, "limit": 10, "any_queue": True,
+    "worker_id": "worker-1", "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
+    "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
+}  # fmt: skip
+
+_LISTS: dict[str, list[Any]] = {
+    "ids": [ID, OTHER_ID], "task_ids": [ID, OTHER_ID], "keys": [KEY, "l" * 64], "queues": ["default"],
+    "task_paths": ["proof.tasks.mine", "proof.tasks.also_mine"], "epochs": [1, 1],
+    "statuses": ["SUCCESSFUL", "FAILED"], "return_values": ["1", "2"], "errors": ["[]", "[]"],
+    "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
+    "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
+    "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
+}  # fmt: skip
+
+# Documents and pairs, as they come in one room alone.
+_WHOLE: dict[tuple[str, str], str] = {
+    ("mysql", "fences"): f"(('{ID}', 1), ('{OTHER_ID}', 1))",
+    ("mysql", "rows"): f"""'[{{"id": "{ID}", "errors": "[]"}}]'""",
+    ("mysql", "outcomes"): f"""'[{{"id": "{ID}", "status": "FAILED"}}]'""",
+    ("sqlite", "granted"): f"""'[["{ID}", 1]]'""",
+    ("sqlite", "locks"): f"""'[["{KEY}", "{ID}", "p", "q", "{INSTANT}"]]'""",
+}
+
+
+def statements_of(room: str) -> Iterator[tuple[str, Statement]]:
+    """Each statement of a room, with the name of its file."""
+    package = f"oxpull_async.drivers.{room}"
+    for entry in sorted(files(package).joinpath("sql").iterdir(), key=lambda entry: entry.name):
+        if entry.name != "_fragments.sql":
+            yield from ((entry.name, found) for found in load_statements(package, entry.name).values())
+
+
+def filled(room: str, statement: Statement, values: Mapping[str, str] | None = None) -> list[str]:
+    """The statement's texts with literals in them; some of the MySQL family's are several in one."""
+    own = values or {}
+
+    def literal(match: re.Match[str]) -> str:
+        name = match[2]
+        if not name:
+            return match[0]
+        before = statement.text[: match.start()]
+        return own.get(name) or _literal(room, name, is_list=_is_list(room, name, before, statement.text[match.end() :]))
+
+    text = re.sub(r"('(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::)|(?<![\w:]):([a-z_][a-z0-9_]*)", literal, statement.text)
+    return [part.strip() for part in text.split(";")]
+
+
+def _is_list(room: str, name: str, before: str, after: str) -> bool:
+    if room == "postgres":
+        return re.match(r"::\w+\[\]", after) is not None
+    return name in _LISTS and name not in ("args", "kwargs", "max_attempts", "errors")
+
+
+def _literal(room: str, name: str, *, is_list: bool) -> str:
+    if (room, name) in _WHOLE:
+        return _WHOLE[room, name]
+    if is_list:
+        return _LIST_LITERALS[room](_LISTS.get(name, []))
+    return _scalar(_SCALARS.get(name))
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    return str(value) if isinstance(value, int) else f"'{value}'"
+
+
+def _postgres_list(values: list[Any]) -> str:
+    items = ("NULL" if value is None else f'"{value}"' for value in values)
+    return "'{" + ", ".join(items) + "}'"
+
+
+def _mysql_list(values: list[Any]) -> str:
+    return "(" + ", ".join(map(_scalar, values)) + ")"
+
+
+def _sqlite_list(values: list[Any]) -> str:
+    return "'" + json.dumps(values) + "'"
+
+
+_LIST_LITERALS = {"postgres": _postgres_list, "mysql": _mysql_list, "sqlite": _sqlite_list}

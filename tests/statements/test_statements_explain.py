@@ -1,0 +1,226 @@
+"""The servers themselves read every statement, and say by which index they'd run those that matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from oxpull_async.drivers._statements import Statement
+from tests.integration.competitor import Competitor
+from tests.scale import rounds
+from tests.servers.databases import Databases
+from tests.statements.samples import filled, statements_of
+
+ROOMS = ["postgres", "sqlite", "mysql"]
+FOREIGN = rounds(small=20_000, full=1_000_000)
+TASKS, LOCKS = "django_ox_oxtask", "oxpull_oxpulluniquelock"
+
+
+@pytest.fixture(scope="module")
+def crowded(databases: Databases) -> Iterator[dict[str, Competitor]]:
+    """By engine, a database whose tables are full: foreign rows ahead of ours, settled ones, and many locks."""
+    opened: dict[str, Competitor] = {}
+    contexts = []
+
+    class Crowded(dict[str, Competitor]):
+        def __missing__(self, engine: str) -> Competitor:
+            context = databases.migrated(engine)
+            contexts.append(context)
+            opened[engine] = self[engine] = _fill(Competitor(context.__enter__()))
+            return self[engine]
+
+    yield Crowded()
+    for competitor in opened.values():
+        competitor.close()
+    for context in contexts:
+        context.__exit__(None, None, None)
+
+
+@pytest.fixture
+def full_database(crowded: dict[str, Competitor], engine: str) -> Competitor:
+    return crowded[engine]
+
+
+def test_every_statement_is_understood(full_database: Competitor, dialect: str):
+    complaints = []
+    for file, statement in statements_of(dialect):
+        for text in filled(dialect, statement):
+            try:
+                explain(full_database, text)
+            except Exception as error:
+                complaints.append(f"{file}: {statement.name}: {error}")
+
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.engines("postgres")
+def test_every_statement_is_understood_with_its_parameters(full_database: Competitor):
+    for file, statement in statements_of("postgres"):
+        text, _ = statement.numeric_dollar
+        if is_explainable(text):
+            assert full_database.rows(f"EXPLAIN (GENERIC_PLAN) {text}"), (file, statement.name)
+
+
+@pytest.mark.engines("postgres")
+@pytest.mark.parametrize("generic", [False, True], ids=["for these values", "for any values"])
+@pytest.mark.parametrize(
+    ("name", "indexes"),
+    [
+        ("claim", {"oxpull_async_claim_idx"}),
+        ("renew", {"django_ox_oxtask_pkey"}),
+        ("release", {"django_ox_oxtask_pkey"}),
+        ("settle", {"django_ox_oxtask_pkey", "oxpull_async_lock_task_idx"}),
+        ("get_task", {"django_ox_oxtask_pkey"}),
+        ("get_tasks", {"django_ox_oxtask_pkey"}),
+        ("insert_unique", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
+        ("insert_uniques", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
+        ("read_holders", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
+        ("lock_holders", {"django_ox_oxtask_pkey"}),
+        ("delete_stale_locks", {"oxpull_oxpulluniquelock_pkey"}),
+        ("retry", {"django_ox_oxtask_pkey"}),
+        ("discard", {"django_ox_oxtask_pkey"}),
+        ("requeue", {"django_ox_oxtask_pkey"}),
+        ("mark_lost", {"django_ox_oxtask_pkey"}),
+        ("delete_tasks", {"django_ox_oxtask_pkey"}),
+        ("lock_settled_holders", {"django_ox_oxtask_pkey"}),
+        ("lock_expired", {"ox_reaper_expiry_idx"}),
+        ("forget_ticks", set()),
+    ],
+)
+def test_postgres_goes_by_these_indexes(full_database: Competitor, name: str, indexes: set[str], generic: bool):
+    statement = statement_of("postgres", name)
+    text = statement.numeric_dollar[0] if generic else filled("postgres", statement)[0]
+    options = "(GENERIC_PLAN, COSTS OFF)" if generic else "(COSTS OFF)"
+    plan = [line for (line,) in full_database.rows(f"EXPLAIN {options} {text}")]
+
+    assert indexes <= set(re.findall(r"(?:using|on) (\w+_(?:idx|pkey))", "\n".join(plan))), "\n".join(plan)
+    scanned = set(re.findall(r"Seq Scan on (\w+)", "\n".join(plan)))
+    assert not scanned & {TASKS, LOCKS}, "\n".join(plan)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("name", "indexes"),
+    [
+        ("probe", {"oxpull_async_claim_idx"}),
+        ("claim", {"oxpull_async_claim_idx", "sqlite_autoindex_django_ox_oxtask_1"}),
+        ("renew", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("release", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("get_task", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("get_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("read_holders", {"sqlite_autoindex_oxpull_oxpulluniquelock_1", "sqlite_autoindex_django_ox_oxtask_1"}),
+        ("take_over_lock", {"sqlite_autoindex_oxpull_oxpulluniquelock_1"}),
+    ],
+)
+def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, indexes: set[str]):
+    (text,) = filled("sqlite", statement_of("sqlite", name))
+    plan = [row[-1] for row in full_database.rows(f"EXPLAIN QUERY PLAN {text}")]
+
+    assert indexes <= set(re.findall(r"INDEX (\w+)", "\n".join(plan))), "\n".join(plan)
+    assert not [line for line in plan if re.match(rf"SCAN ({TASKS}|{LOCKS}|task|unique_lock)\b", line)], "\n".join(plan)
+
+
+@pytest.mark.engines("mysql")
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("find_due", {"oxpull_async_claim_idx"}),
+        ("lock_due", {"oxpull_async_claim_idx"}),
+        ("grant_claims", {"PRIMARY"}),
+        ("lock_leases", {"PRIMARY"}),
+        ("lock_outcomes", {"PRIMARY"}),
+        ("write_outcomes", {"PRIMARY"}),
+        ("find_task_locks", {"oxpull_async_lock_task_idx"}),
+        ("get_task", {"PRIMARY"}),
+        ("get_tasks", {"PRIMARY"}),
+        ("read_holder", {"PRIMARY"}),
+        ("read_holders", {"PRIMARY"}),
+        ("lock_holders", {"PRIMARY"}),
+        ("delete_tasks", {"PRIMARY"}),
+    ],
+)
+def test_the_mysql_family_goes_by_these_indexes(full_database: Competitor, name: str, keys: set[str]):
+    for text in filled("mysql", statement_of("mysql", name)):
+        if not is_explainable(text):
+            continue
+        plan = full_database.rows(f"EXPLAIN {text}")
+        used = {str(value) for row in plan for value in row}
+        # A read of a row that isn't there is "impossible" before any index is looked at.
+        assert keys <= used or "no matching row in const table" in " ".join(used), (text, plan)
+        assert not [row for row in plan if "ALL" in row and set(row) & {TASKS, LOCKS, "task", "unique_lock"}], plan
+
+
+def explain(competitor: Competitor, text: str) -> None:
+    """Have the server plan the statement; what it has no plan for is carried out, in a transaction of its own."""
+    if is_explainable(text):
+        word = "EXPLAIN QUERY PLAN" if competitor.scheme == "sqlite" else "EXPLAIN"
+        assert competitor.rows(f"{word} {text}") is not None
+        return
+    try:
+        if not text.startswith(("BEGIN", "COMMIT")):
+            competitor.begin()
+        if savepoint := re.search(r"(?:ROLLBACK TO|RELEASE) (?:SAVEPOINT )?(\w+)", text):
+            competitor.run(f"SAVEPOINT {savepoint[1]}")
+        competitor.run(text)
+    finally:
+        competitor.run("ROLLBACK" if competitor.scheme != "sqlite" else "SELECT 1")
+
+
+def is_explainable(text: str) -> bool:
+    return text.startswith(("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"))
+
+
+def statement_of(room: str, name: str) -> Statement:
+    (found,) = {statement.text: statement for _, statement in statements_of(room) if statement.name == name}.values()
+    return found
+
+
+_SERIES = {
+    "postgresql": "(SELECT n FROM generate_series(1, {count}) AS n) AS s",
+    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s",
+    "mysql": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s",
+}
+_NEW_ID = {
+    "postgresql": "CAST(md5(CONCAT('{kind}', n)) AS uuid)",
+    "sqlite": "lower(hex(randomblob(16)))",
+    "mysql": "MD5(CONCAT('{kind}', n))",
+}
+
+
+def _fill(competitor: Competitor) -> Competitor:
+    competitor.insert_task(task_path="proof.tasks.mine")
+    _insert(competitor, "foreign", FOREIGN, path="elsewhere.task", status="READY", priority=50)
+    _insert(competitor, "settled", FOREIGN, path="proof.tasks.mine", status="SUCCESSFUL")
+    _insert(competitor, "mine", 200, path="proof.tasks.mine", status="READY")
+    _insert(competitor, "also", 200, path="proof.tasks.also_mine", status="READY")
+    competitor.run(
+        f"INSERT INTO {LOCKS} ({competitor.key_column}, task_id, task_path, queue_name, created_at) "
+        f"SELECT CONCAT(REPLACE(CAST(id AS char(36)), '-', ''), 'k'), id, task_path, queue_name, enqueued_at FROM {TASKS}"
+        if competitor.scheme != "sqlite"
+        else f"INSERT INTO {LOCKS} (key, task_id, task_path, queue_name, created_at) "
+        f"SELECT id || 'k', id, task_path, queue_name, enqueued_at FROM {TASKS}"
+    )
+    for table in (TASKS, LOCKS):
+        competitor.run({"mysql": "ANALYZE TABLE "}.get(competitor.scheme, "ANALYZE ") + table)
+    return competitor
+
+
+def _insert(competitor: Competitor, kind: str, count: int, *, path: str, status: str, priority: int = 0) -> None:
+    scheme = competitor.scheme
+    if scheme == "mysql":
+        (variable,) = competitor.rows("SHOW VARIABLES LIKE '%max_recursi%'")
+        competitor.run(f"SET SESSION {variable[0]} = {max(count, 1000)}")
+    finished = f"'{_FINISHED}'" if status == "SUCCESSFUL" else "NULL"
+    competitor.run(
+        f"INSERT INTO {TASKS} (id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status, "
+        "attempts, max_attempts, errors, worker_ids, enqueued_at, finished_at, lease_epoch) "
+        f"SELECT {_NEW_ID[scheme].format(kind=kind)}, '{path}', '[]', '{{}}', 'default', {priority}, "
+        f"{'false' if scheme == 'postgresql' else 0}, 'default', '{status}', 0, 3, '[]', '[]', '{_FINISHED}', "
+        f"{'CAST(' + finished + ' AS timestamptz)' if scheme == 'postgresql' else finished}, 0 "
+        f"FROM {_SERIES[scheme].format(count=count)}"
+    )
+
+
+_FINISHED = "2026-01-01 00:00:00"
