@@ -72,7 +72,7 @@ class Oxpull(TaskMaker):
         self._reader = Reader(lambda: self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
         self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness)
-        self.actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
+        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -34,7 +34,7 @@ class TaskResult(BaseModel):
     failed attempt, oldest first: ``exception_class_path`` and ``traceback``.
     """
 
-    model_config = ConfigDict(validate_assignment=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=False)
 
     id: UUID
     task_path: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -19,7 +19,7 @@ _PREFIX = "OXPULL_"
 class Settings(BaseModel):
     """Everything that can be set. Durations are seconds, or a ``timedelta`` where they are given."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     database: str | None = None
     """Where the tables live; None reads ``OXPULL_DATABASE_URL`` when the Oxpull is opened."""
@@ -56,7 +56,7 @@ class Settings(BaseModel):
     @classmethod
     def _names(cls, value: Any) -> Any:
         if isinstance(value, str):
-            raise ValueError(  # noqa: TRY004 - pydantic reports a ValueError as the setting's own
+            raise ValueError(
                 f"must be a list of names, not the one string {value!r}"
             )
         return value

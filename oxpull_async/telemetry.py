@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-logger = logging.getLogger("oxpull_async")
+logger: logging.Logger = logging.getLogger("oxpull_async")
 
 
 def log(level: int, event: str, message: str, *, error: BaseException | None = None, **fields: Any) -> None:

@@ -19,6 +19,6 @@ def _version() -> str:
         return "unknown"
 
 
-app = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-for command in (worker, migrate, sql, retry, discard, reap, prune):
-    app.command(command)
+app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
+for _command in (worker, migrate, sql, retry, discard, reap, prune):
+    app.command(_command)

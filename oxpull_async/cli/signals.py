@@ -26,7 +26,7 @@ class Signals:
     """
 
     def __init__(self, worker: Worker) -> None:
-        self.received = 0
+        self.received: int = 0
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._before: dict[signal.Signals, Any] = {}

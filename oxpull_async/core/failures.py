@@ -55,7 +55,7 @@ def _record(path: str, text: str) -> ErrorRecord:
 def _format(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as problem:  # noqa: BLE001 - an exception's own code runs here, and may raise anything
+    except Exception as problem:
         name = type(problem).__qualname__
         return f"{type(error).__qualname__}, whose traceback couldn't be formatted ({name})\n"
 

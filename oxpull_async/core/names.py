@@ -114,6 +114,6 @@ def _whole(value: object) -> int | None:
 def _shown(value: object) -> str:
     try:
         shown = repr(value)
-    except Exception:  # noqa: BLE001 - foreign code; and the repr of an int fails beyond 4300 digits
+    except Exception:
         return f"a value of type {type(value).__qualname__}"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"

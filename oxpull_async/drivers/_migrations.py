@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 _STATEMENT = re.compile(r"^-- statement[ \t]*$", re.MULTILINE)
-_ORDER = re.compile(r"^-- (unless table|unless index|only with new table|outside transaction):?[ \t]*(.*)$", re.MULTILINE)
+_ORDER = re.compile(
+    r"^-- (unless table|unless index|only with new table|outside transaction):?[ \t]*(.*)$", re.MULTILINE
+)
 _COMMENT = re.compile(r"^[ \t]*--.*\n?", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatement:
@@ -34,7 +37,7 @@ class SchemaStep:
 
 
 def load_steps(package: str, *, lean: bool) -> list[SchemaStep]:
-    """The ledger, then the steps in their order; a ``.lean`` file stands in for its namesake where ``lean`` is asked for."""
+    """The ledger, then the steps in their order; with ``lean``, a ``.lean`` file stands in for its namesake."""
     folder = files(package).joinpath("schema")
     sources = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir()}
     return [SchemaStep(name, _statements(sources[file])) for name, file in _chosen(sources, lean).items()]

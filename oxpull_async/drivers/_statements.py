@@ -30,8 +30,8 @@ class Statement:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        self.text = " ".join(_COMMENT.sub("", text).split())
-        self.parameters = frozenset(match[1] for match in _TOKEN.finditer(self.text) if match[1])
+        self.text: str = " ".join(_COMMENT.sub("", text).split())
+        self.parameters: frozenset[str] = frozenset(match[1] for match in _TOKEN.finditer(self.text) if match[1])
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}>"

@@ -16,7 +16,6 @@ from oxpull_async.exceptions import (
 )
 from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, JoinedStore, NewUnique, Store, Unseen
 
-
 _LOCK_WAIT = "another transaction has held its key for longer than this one may wait"
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import NoReturn
 
+from oxpull_async._contention import retrying
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
-from oxpull_async._contention import retrying
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,

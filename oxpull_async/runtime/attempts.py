@@ -52,9 +52,9 @@ class Attempts:
         self._present: dict[tuple[UUID, int], Attempt] = {}
         self._running = 0
         self._listeners: list[Callable[[], None]] = []
-        self.at_rest = asyncio.Event()
+        self.at_rest: asyncio.Event = asyncio.Event()
         """Set while no task's code runs."""
-        self.nothing_to_write = asyncio.Event()
+        self.nothing_to_write: asyncio.Event = asyncio.Event()
         """Set while no attempt that has ended waits for its outcome to be written."""
         self._tell()
 

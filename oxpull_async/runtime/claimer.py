@@ -41,7 +41,7 @@ class Claimer:
     """One claim per turn. Woken by hints and by places that become free while there is more to take."""
 
     def __init__(self, host: Host, terms: Terms, attempts: Attempts, executor: Executor, wake: asyncio.Event) -> None:
-        self.finished = asyncio.Event()
+        self.finished: asyncio.Event = asyncio.Event()
         """Set when the terms are met; without an end to them, never."""
         self._host = host
         self._terms = terms

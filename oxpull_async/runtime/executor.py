@@ -52,7 +52,7 @@ class Executor:
         reports: Reports,
         on_failure: OnFailure | None = None,
     ) -> None:
-        self.ran = 0
+        self.ran: int = 0
         """How many attempts came to an outcome."""
         self._attempts = attempts
         self._execution = execution

@@ -41,7 +41,7 @@ class Hooks:
                 answer = hook(subject)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception as error:  # noqa: BLE001 - foreign code must not break the work
+            except Exception as error:
                 log(
                     logging.ERROR,
                     "hook_failed",

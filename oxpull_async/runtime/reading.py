@@ -9,9 +9,9 @@ from uuid import UUID
 
 import anyio
 
+from oxpull_async._contention import retrying
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.statuses import SETTLED
-from oxpull_async._contention import retrying
 from oxpull_async.exceptions import TaskResultDoesNotExist
 from oxpull_async.ports import Store, TaskRow
 from oxpull_async.runtime.hints import SettleHints
@@ -50,6 +50,6 @@ class Reader:
                 left = pause if deadline is None else min(pause, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"task {task_id} was still {row.status} after {timeout} s")
-                with anyio.move_on_after(uniform(0.5, 1) * left if left == pause else left):  # noqa: S311 - jitter
+                with anyio.move_on_after(uniform(0.5, 1) * left if left == pause else left):
                     await hint.wait()
                 pause = min(pause * 2, _LAST_POLL_SECONDS)

@@ -36,10 +36,10 @@ class Service:
     ) -> None:
         self.name = name
         self.longest_stop = longest_stop
-        self.failures = 0
+        self.failures: int = 0
         """How many turns in a row have failed."""
         self.last_error: Exception | None = None
-        self.ended = asyncio.Event()
+        self.ended: asyncio.Event = asyncio.Event()
         self._turn = turn
         self._wake = asyncio.Event() if wake is None else wake
         self._stopping = asyncio.Event()

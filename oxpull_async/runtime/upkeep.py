@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from oxpull_async._contention import retrying
 from oxpull_async.core.leases import REAP_LIMIT
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async._contention import retrying
 from oxpull_async.ports import Pruned, Reaped, Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 

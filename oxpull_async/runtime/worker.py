@@ -49,7 +49,7 @@ class Worker:
     ) -> None:
         self.id: str | None = None
         """The name under which the current run holds its leases."""
-        self.shutdown_timeout = _checked(shutdown_timeout, "shutdown_timeout")
+        self.shutdown_timeout: float = _checked(shutdown_timeout, "shutdown_timeout")
         self._host = ox
         self._queues = _queues(ox.settings.queues if queues is None else queues)
         self._concurrency = _whole(concurrency, "concurrency")

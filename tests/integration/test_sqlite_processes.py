@@ -118,10 +118,10 @@ class Crew:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(PROCESSES)
+        self._barrier = context.Barrier(PROCESSES)  # kept, since its semaphores go with it
         self._ends = [context.Pipe() for _ in range(PROCESSES)]
         self._processes = [
-            context.Process(target=_obey, args=(theirs, number, barrier))
+            context.Process(target=_obey, args=(theirs, number, self._barrier))
             for number, (_, theirs) in enumerate(self._ends)
         ]
         for process in self._processes:

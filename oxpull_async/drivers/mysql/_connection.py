@@ -53,14 +53,14 @@ class Connection:
     """
 
     def __init__(self, raw: Any, connect: Callable[[], Awaitable[Any]], limits: Limits) -> None:
-        self.raw = raw
+        self.raw: Any = raw
         self._connect = connect
         self._limits = limits
         self._begin_due = False
         self._reading = False
         self._unproven = False
-        self.idle_since = 0.0
-        self.lost = False
+        self.idle_since: float = 0.0
+        self.lost: bool = False
         """Whether a connection of this slot was found broken since it last came to rest."""
         self.orphan: int | None = None
         """The server's thread that may still be running a statement whose caller has gone."""

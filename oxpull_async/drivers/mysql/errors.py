@@ -19,7 +19,7 @@ from oxpull_async.exceptions import (
     WrongDatabase,
 )
 
-DRIVER_ERRORS = (asyncmy.errors.MySQLError, OSError)
+DRIVER_ERRORS: tuple[type[Exception], ...] = (asyncmy.errors.MySQLError, OSError)
 """Everything that asyncmy raises, and the time-outs around it: the builtin TimeoutError is an OSError."""
 
 NOT_SENT = frozenset({0, 2006})

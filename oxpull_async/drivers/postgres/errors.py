@@ -30,7 +30,12 @@ _TRANSIENT_SQLSTATES = frozenset({"53300", "57P01", "57P02", "57P03", "53200", "
 _MISSING = frozenset({"42P01", "42703", "3F000"})
 
 
-DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+DRIVER_ERRORS: tuple[type[Exception], ...] = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
 """Everything that asyncpg raises; its time-outs are the builtin TimeoutError, an OSError."""
 
 

@@ -41,7 +41,7 @@ _WORDS: dict[int, str] = {
 _MISSING = ("no such table", "no such column", "no such index", "has no column named")
 _CLOSED = ("no active connection", "Connection closed", "Cannot operate on a closed database")
 
-DRIVER_ERRORS = (sqlite3.Error, ValueError)
+DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, ValueError)
 """Everything that aiosqlite raises; a connection that is closed there is a ValueError."""
 
 
