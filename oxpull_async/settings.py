@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -50,7 +49,10 @@ class Settings(BaseModel):
     )
     @classmethod
     def _duration(cls, value: Any) -> Any:
-        return value.total_seconds() if isinstance(value, timedelta) else seconds(value, "a duration")
+        try:
+            return seconds(value, "a duration")
+        except TypeError as error:  # pydantic reports a ValueError as the setting's own
+            raise ValueError(str(error)) from error
 
     @field_validator("queues", "unique_tasks", mode="before")
     @classmethod

@@ -52,7 +52,8 @@ class Unique:
         names = self.by
         if names is None or callable(names):
             return
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
+        listed = isinstance(names, Sequence) and not isinstance(names, str)
+        if not listed or not names or not all(isinstance(name, str) for name in names):
             raise InvalidTask(
                 f"Unique(by=…) takes a tuple of parameter names or a function, not {names!r}; "
                 'for one parameter write by=("name",)'

@@ -61,10 +61,10 @@ class Claimer:
         if limit <= 0:
             return self._wait_for_place(was_idle)
         claims = await self._claim(limit)
-        for claim in claims:
-            self._executor.start(claim)
         self._left -= len(claims)
         self._may_find_more = len(claims) == limit
+        for claim in claims:
+            self._executor.start(claim)
         if was_idle and not claims and self._terms.until_idle:
             self.finished.set()
         return self._pause(found=bool(claims))

@@ -18,6 +18,7 @@ from oxpull_async.runtime.attempts import Attempt
 from oxpull_async.runtime.context import AttemptContext
 from oxpull_async.runtime.host import Host
 from oxpull_async.runtime.threads import ThreadCall
+from oxpull_async.tasks import TaskContext
 from oxpull_async.telemetry import log
 
 
@@ -68,7 +69,7 @@ class Execution:
             raise InvalidTask(f"the task {path} isn't declared in this process")
         return task
 
-    def _context(self, attempt: Attempt) -> AttemptContext:
+    def _context(self, attempt: Attempt) -> TaskContext:
         claim = attempt.claim
         return AttemptContext(
             id=claim.id,

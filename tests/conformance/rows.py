@@ -46,9 +46,7 @@ def now() -> datetime:
 
 def request(**changes: Any) -> ClaimRequest:
     """A claim of up to ten rows of `PATH`, from any queue."""
-    wanted = ClaimRequest(
-        worker_id=WORKER, task_paths=[PATH], queues=None, limit=10, lease_seconds=LEASE, now=now()
-    )
+    wanted = ClaimRequest(worker_id=WORKER, task_paths=[PATH], queues=None, limit=10, lease_seconds=LEASE, now=now())
     return replace(wanted, **changes)
 
 

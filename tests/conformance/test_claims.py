@@ -36,7 +36,7 @@ async def test_a_claimed_row_runs_under_a_lease_and_has_spent_an_attempt(store: 
     before = now()
     (task,) = await inserted(store, args='["é"]', kwargs='{"a": null}', priority=3, takes_context=True)
 
-    (claim,) = await store.claim(request())
+    assert ids(await store.claim(request())) == [task.id]
 
     found = await row(store, task.id)
     assert (found.status, found.attempts, found.lease_epoch, found.locked_by) == ("RUNNING", 1, 1, WORKER)

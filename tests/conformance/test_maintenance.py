@@ -236,9 +236,7 @@ async def test_discarding_nothing_is_nothing(store: Store):
 # prune
 
 
-async def prune(
-    store: Store, *statuses: str, before: datetime | None = None, limit: int = 1000
-) -> Pruned:
+async def prune(store: Store, *statuses: str, before: datetime | None = None, limit: int = 1000) -> Pruned:
     return await store.prune(
         statuses=[TaskStatus(status) for status in statuses], finished_before=before or now(), limit=limit
     )

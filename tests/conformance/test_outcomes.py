@@ -52,7 +52,9 @@ async def test_a_task_that_returned_nothing_has_no_value(store: Store):
 
 
 @pytest.mark.parametrize(
-    "value", ["", 0, False, [], {}, "null", "é😀\u2028", 2**63, 1.5, "x" * 70_000, [[[[]]]]], ids=lambda value: repr(value)[:12]
+    "value",
+    ["", 0, False, [], {}, "null", "é😀\u2028", 2**63, 1.5, "x" * 70_000, [[[[]]]]],
+    ids=lambda value: repr(value)[:12],
 )
 async def test_a_value_comes_back_as_it_went_in(store: Store, value: object):
     (claim,) = await claimed(store)
@@ -109,9 +111,7 @@ async def test_an_outcome_of_an_older_grant_does_not_land(store: Store):
 
 
 @pytest.mark.parametrize("status", ["READY", "SUCCESSFUL", "FAILED", "DISCARDED", "WAITING", "PARKED"])
-async def test_an_outcome_lands_on_a_running_or_lost_row_alone(
-    store: Store, competitor: Competitor, status: str
-):
+async def test_an_outcome_lands_on_a_running_or_lost_row_alone(store: Store, competitor: Competitor, status: str):
     (claim,) = await claimed(store)
     competitor.set_task(claim.id, status=status)
     before = await row(store, claim.id)
@@ -213,5 +213,3 @@ async def test_outcomes_in_opposite_orders_never_deadlock(store: Store):
             group.start_soon(settle, list(reversed(range(60))))
 
     assert sorted(map(str, landed)) == sorted(str(claim.id) for claim in claims)
-
-

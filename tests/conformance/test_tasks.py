@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ async def test_an_inserted_row_is_ready_and_has_nothing_behind_it(store: Store):
         pytest.param({"queue_name": " padded "}, id="blanks around a name"),
     ],
 )
-async def test_columns_come_back_as_they_went_in(store: Store, changes: dict[str, object]):
+async def test_columns_come_back_as_they_went_in(store: Store, changes: dict[str, Any]):
     (task,) = await inserted(store, **changes)
 
     found = await row(store, task.id)

@@ -287,11 +287,8 @@ async def test_too_few_passes_leave_everything_as_it_was(store: Store, competito
 
 
 async def test_a_competitor_of_one_key_keeps_all_keys_out(store: Store, competitor: Competitor):
-    with competitor.holding(pad("b")):
-        with pytest.raises(LockNotAvailable):
-            await store.insert_unique_together(
-                [new_unique(key) for key in "abc"], wait_seconds=0.1, passes=5
-            )
+    with competitor.holding(pad("b")), pytest.raises(LockNotAvailable):
+        await store.insert_unique_together([new_unique(key) for key in "abc"], wait_seconds=0.1, passes=5)
 
     assert competitor.counts() == (0, 0)
 
@@ -354,9 +351,7 @@ async def test_a_stale_lock_is_pointed_at_the_new_task(store: Store, competitor:
 
 
 @pytest.mark.parametrize("named", [None, new_id()], ids=["no task", "a task that is gone"])
-async def test_a_lock_on_nothing_is_pointed_at_the_new_task(
-    store: Store, competitor: Competitor, named: UUID | None
-):
+async def test_a_lock_on_nothing_is_pointed_at_the_new_task(store: Store, competitor: Competitor, named: UUID | None):
     competitor.insert_lock(pad("a"), named)
     mine = new_unique("a")
 
@@ -402,9 +397,7 @@ async def test_a_lock_that_was_pruned_meanwhile_leads_to_one_row_or_none(store: 
         assert competitor.counts() == (1, 0)
 
 
-async def test_a_holder_that_is_being_written_is_waited_for_no_longer_than_asked(
-    store: Store, competitor: Competitor
-):
+async def test_a_holder_that_is_being_written_is_waited_for_no_longer_than_asked(store: Store, competitor: Competitor):
     old = await held_by_settled(store, competitor, "a")
     competitor.begin()
     competitor.set_task(old, status="READY")

@@ -81,8 +81,12 @@ class Competitor:
 
     def _execute(self, statement: str, values: tuple[Any, ...]) -> Any:
         cursor = self._connection.cursor()
-        text = statement if self.scheme == "sqlite" else statement.replace("?", "%s")
-        cursor.execute(text, [self._encoded(value) for value in values])
+        if not values:  # so that a % in the statement is a percent sign
+            cursor.execute(statement)
+        elif self.scheme == "sqlite":
+            cursor.execute(statement, [self._encoded(value) for value in values])
+        else:
+            cursor.execute(statement.replace("?", "%s"), [self._encoded(value) for value in values])
         return cursor
 
     def _encoded(self, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from oxpull_async import Oxpull
@@ -30,7 +31,7 @@ class Fault:
 
     def watch(self, procedure: Procedure[Any]) -> Procedure[Any]:
         """The same procedure, with the fault in it."""
-        resume: Callable[[], Any] = lambda: next(procedure)  # noqa: E731
+        resume: Callable[[], Any] = partial(next, procedure)
         try:
             while True:
                 try:
@@ -43,13 +44,13 @@ class Fault:
                 try:
                     result = yield step
                 except StoreError as error:
-                    resume = lambda error=error: procedure.throw(error)  # noqa: E731
+                    resume = partial(procedure.throw, error)
                     continue
                 if mine and self.moment != "before":
                     self._strike()
                     if self.moment == "unheard":
                         raise ConnectionLost("the answer was lost on the way")
-                resume = lambda result=result: procedure.send(result)  # noqa: E731
+                resume = partial(procedure.send, result)
         finally:
             procedure.close()
 

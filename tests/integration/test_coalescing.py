@@ -233,9 +233,7 @@ async def test_the_same_new_key_many_times_in_one_statement_is_created_once(
     assert competitor.counts() == (4, 4)
 
 
-async def test_one_caller_that_is_cancelled_leaves_the_others_alone(
-    ox: Oxpull, send: AnyTask, competitor: Competitor
-):
+async def test_one_caller_that_is_cancelled_leaves_the_others_alone(ox: Oxpull, send: AnyTask, competitor: Competitor):
     for turn in range(rounds(small=10, full=200)):
         calls = [asyncio.create_task(send.enqueue(turn, number)) for number in range(20)]
         for _ in range(turn % 7 + 1):
@@ -280,9 +278,7 @@ async def test_a_row_that_the_database_refuses_fails_alone(ox: Oxpull, competito
 
 
 # U21, F27
-async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(
-    migrated_url: str, competitor: Competitor
-):
+async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, unique_wait=0.3) as ox:
         with competitor.holding(key_of(1)):
             began = time.monotonic()
@@ -300,9 +296,8 @@ async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(
 
 # F27: the bound of one call
 async def test_a_call_may_say_how_long_it_waits(ox: Oxpull, send: AnyTask, competitor: Competitor):
-    with competitor.holding(key_of(1)):
-        with anyio.fail_after(4), pytest.raises(UniqueEnqueueRace):
-            await send.using(wait=0.2).enqueue(1)
+    with competitor.holding(key_of(1)), anyio.fail_after(4), pytest.raises(UniqueEnqueueRace):
+        await send.using(wait=0.2).enqueue(1)
 
 
 # U23
@@ -369,9 +364,7 @@ async def test_who_holds_the_only_writer_and_awaits_an_enqueue_is_told_in_time(
 
 @pytest.mark.engines("postgres")
 @pytest.mark.parametrize("waiters", [1, 30], ids=["one waits for it", "more than connections wait for it"])
-async def test_a_busy_key_does_not_stall_other_callers(
-    ox: Oxpull, send: AnyTask, competitor: Competitor, waiters: int
-):
+async def test_a_busy_key_does_not_stall_other_callers(ox: Oxpull, send: AnyTask, competitor: Competitor, waiters: int):
     results: list[EnqueueResult] = []
     times: list[float] = []
 

@@ -82,10 +82,9 @@ async def test_many_plain_calls_side_by_side_each_make_a_row(ox: Oxpull, plain: 
 
     assert len({result.id for result in results}) == count
     assert set(competitor.statuses()) == {result.id for result in results}
-    stored = {id: priority for id, priority in competitor.rows("SELECT id, priority FROM django_ox_oxtask")}
-    assert {UUID(str(id)): priority for id, priority in stored.items()} == {
-        result.id: result.priority for result in results
-    }
+    rows = competitor.rows("SELECT id, priority FROM django_ox_oxtask")
+    stored = {UUID(str(id)): priority for id, priority in rows}
+    assert stored == {result.id: result.priority for result in results}
 
 
 async def test_the_functions_do_what_the_methods_do(ox: Oxpull, plain: AnyTask, competitor: Competitor):
@@ -180,7 +179,7 @@ async def test_an_argument_that_is_too_long_is_refused_before_anything_is_writte
 # F78
 async def test_a_naive_instant_is_refused_before_anything_is_written(plain: AnyTask, competitor: Competitor):
     with pytest.raises(InvalidArguments, match="no time zone") as caught:
-        await plain.using(run_after=datetime(2030, 1, 1)).enqueue(1)  # noqa: DTZ001
+        await plain.using(run_after=datetime(2030, 1, 1)).enqueue(1)
 
     assert isinstance(caught.value, ValueError)
     assert competitor.counts() == (0, 0)
@@ -312,9 +311,7 @@ async def test_thousands_of_calls_are_written_together(ox: Oxpull, competitor: C
     assert stored == {result.id: result.args for result in results}
 
 
-async def test_many_unique_calls_are_all_or_none_when_one_key_stays_busy(
-    migrated_url: str, competitor: Competitor
-):
+async def test_many_unique_calls_are_all_or_none_when_one_key_stays_busy(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, unique_wait=0.3) as ox:
         send = ox.reference(PATH, unique=True)
         busy = await send.enqueue(5)
@@ -322,9 +319,8 @@ async def test_many_unique_calls_are_all_or_none_when_one_key_stays_busy(
         competitor.run("DELETE FROM oxpull_oxpulluniquelock")
         competitor.delete_task(busy.id)
 
-        with competitor.holding(key):
-            with pytest.raises(UniqueEnqueueRace, match=PATH) as caught:
-                await send.enqueue_many([(number,) for number in range(10)])
+        with competitor.holding(key), pytest.raises(UniqueEnqueueRace, match=PATH) as caught:
+            await send.enqueue_many([(number,) for number in range(10)])
         assert competitor.counts() == (0, 0)
         assert (caught.value.reason, caught.value.retry) == ("lock_wait", "call")
 

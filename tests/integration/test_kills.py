@@ -1,4 +1,4 @@
-"""Connections and processes die at every statement of an enqueue: nothing is written by half, and it can be repeated."""
+"""Connections and processes die at every statement of an enqueue: nothing is written by half."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from oxpull_async.drivers import open_store
-from oxpull_async.drivers.sqlite import pool as sqlite_pool
+from oxpull_async.drivers.sqlite._writer import Writer
 from oxpull_async.drivers.sqlite.pool import Pool
 from oxpull_async.exceptions import InvalidSettings, OxpullError, StoreError, WrongDatabase
 from oxpull_async.ports import Inserted, Store
@@ -77,12 +77,12 @@ async def test_without_a_log_a_commit_waits_for_readers(tmp_path: Path, monkeypa
 
 def without_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the pool ask for the journal that a file system without shared memory would leave it with."""
-    original = sqlite_pool.Writer.open
+    original = Writer.open
 
-    async def open(self: sqlite_pool.Writer, journal: str, *others: str) -> list[object]:
+    async def open(self: Writer, journal: str, *others: str) -> list[object]:
         return await original(self, journal.replace("WAL", "DELETE"), *others)
 
-    monkeypatch.setattr(sqlite_pool.Writer, "open", open)
+    monkeypatch.setattr(Writer, "open", open)
 
 
 async def test_a_missing_folder_is_told(tmp_path: Path):

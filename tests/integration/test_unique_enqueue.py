@@ -86,9 +86,7 @@ async def test_duplicates_of_a_running_task_are_that_task(ox: Oxpull, send: AnyT
 
     again = [await send.enqueue(1) for _ in range(10)]
 
-    assert {(result.id, result.status, result.created) for result in again} == {
-        (first.id, TaskStatus.RUNNING, False)
-    }
+    assert {(result.id, result.status, result.created) for result in again} == {(first.id, TaskStatus.RUNNING, False)}
     assert competitor.counts() == (1, 1)
 
 
@@ -300,9 +298,7 @@ async def test_a_task_that_was_retried_after_it_was_superseded_runs_beside_the_n
 
 
 # U17
-async def test_what_is_refused_is_refused_before_a_duplicate_is_looked_for(
-    migrated_url: str, competitor: Competitor
-):
+async def test_what_is_refused_is_refused_before_a_duplicate_is_looked_for(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, queues=["default"]) as ox:
         send = ox.reference(PATH, unique=True)
         await send.enqueue(1)
@@ -334,9 +330,7 @@ async def test_of_many_first_calls_at_once_one_creates(ox: Oxpull, send: AnyTask
 
 # F31
 @pytest.mark.parametrize("named", [None, uuid4()], ids=["no task", "a task that never was"])
-async def test_a_stray_lock_is_no_obstacle(
-    ox: Oxpull, send: AnyTask, competitor: Competitor, named: UUID | None
-):
+async def test_a_stray_lock_is_no_obstacle(ox: Oxpull, send: AnyTask, competitor: Competitor, named: UUID | None):
     competitor.insert_lock(key_of(1), named)
 
     result = await send.enqueue(1)
@@ -429,9 +423,7 @@ async def test_a_pruned_task_frees_its_key(ox: Oxpull, send: AnyTask, competitor
 
 
 # F14
-async def test_of_fifty_calls_right_after_a_delete_one_creates(
-    ox: Oxpull, send: AnyTask, competitor: Competitor
-):
+async def test_of_fifty_calls_right_after_a_delete_one_creates(ox: Oxpull, send: AnyTask, competitor: Competitor):
     for _ in range(rounds(small=3, full=50)):
         holder = await send.enqueue(1)
         competitor.delete_task(holder.id)
@@ -445,9 +437,7 @@ async def test_of_fifty_calls_right_after_a_delete_one_creates(
 
 
 # F15
-async def test_a_task_that_is_given_back_never_lets_go_of_its_key(
-    ox: Oxpull, send: AnyTask, competitor: Competitor
-):
+async def test_a_task_that_is_given_back_never_lets_go_of_its_key(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     seen: set[UUID] = set()
 

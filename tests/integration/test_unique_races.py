@@ -6,13 +6,14 @@ import random
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import anyio
 import pytest
 
-from oxpull_async import Oxpull
+from oxpull_async import EnqueueResult, Oxpull
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.ports import Claim, ClaimRequest, Outcome
 from tests.integration.competitor import Competitor, aside
@@ -120,9 +121,7 @@ async def test_a_holder_that_ends_amid_the_race_has_at_most_one_successor(
     for number in range(ROUNDS):
         claim = await claimed(ox, number)
 
-        finishes, landed = await amid(
-            racers.race(number), lambda claim=claim: ox.store.settle(outcome_of(claim, settlement))
-        )
+        finishes, landed = await amid(racers.race(number), partial(ox.store.settle, outcome_of(claim, settlement)))
 
         assert landed == [claim.id]
         newer = holder_then_newer(finishes, claim.id)
@@ -140,7 +139,7 @@ async def test_a_holder_that_is_retried_amid_the_race_stays_the_holder_or_runs_b
     for number in range(ROUNDS):
         old = competitor.insert_unique(key_of(number), status="FAILED", task_path=PATH, args=f"[{number}]")
 
-        finishes, retried = await amid(racers.race(number), lambda old=old: ox.actions.retry(old))
+        finishes, retried = await amid(racers.race(number), partial(ox.actions.retry, old))
 
         assert retried
         newer = holder_then_newer(finishes, old)
@@ -202,9 +201,7 @@ def _insert_stale(competitor: Competitor, number: int) -> None:
 
 
 # U23, F1, F29
-async def test_when_a_competitor_rolls_back_one_of_those_who_wait_creates(
-    racers: Racers, competitor: Competitor
-):
+async def test_when_a_competitor_rolls_back_one_of_those_who_wait_creates(racers: Racers, competitor: Competitor):
     for number in range(ROUNDS):
         await aside(competitor.begin)
         competitor.insert_unique(key_of(number))
@@ -241,15 +238,15 @@ async def test_winners_that_roll_back_one_after_another_leave_the_key_to_the_one
         competitor.insert_unique(key_of(number))
         losers = [_Loser(competitor.another(), key_of(number)) for _ in range(3)]
 
+        results: list[EnqueueResult] = []
+
+        async def enqueue(number: int, results: list[EnqueueResult]) -> None:
+            results.append(await send.enqueue(number))
+
         async with anyio.create_task_group() as group:
-            results = []
-
-            async def enqueue(number: int = number) -> None:
-                results.append(await send.enqueue(number))
-
             for place in range(4):
                 if place == number % 4:
-                    group.start_soon(enqueue)
+                    group.start_soon(enqueue, number, results)
                 else:
                     losers[place - (place > number % 4)].start()
                 await anyio.sleep(0.01)
@@ -276,7 +273,7 @@ class _Loser(threading.Thread):
             try:
                 self._competitor.begin()
                 self._competitor.insert_unique(self._key)
-            except Exception:  # noqa: S110 - the key was taken, or this one was a deadlock's victim: it loses either way
+            except Exception:  # the key was taken, or this one was a deadlock's victim: it loses either way
                 pass
             finally:
                 self._competitor.rollback()

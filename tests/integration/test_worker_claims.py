@@ -98,6 +98,13 @@ async def test_a_row_whose_task_is_declared_elsewhere_is_left_alone(ox: Oxpull):
     assert (elsewhere.status, elsewhere.attempts, elsewhere.errors) == (TaskStatus.READY, 0, [])
 
 
+async def test_a_process_that_declares_no_task_claims_nothing_and_says_so(ox: Oxpull, caplog: pytest.LogCaptureFixture):
+    await ox.reference("elsewhere.tasks.task").enqueue()
+
+    assert await ox.run_until_idle() == 0
+    assert "worker_has_no_tasks" in events(caplog)
+
+
 async def test_a_deferred_row_stays_and_a_due_one_runs(ox: Oxpull):
     @ox.task
     async def task() -> None: ...

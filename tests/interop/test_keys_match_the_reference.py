@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from typing import Any
 
 import pytest
@@ -36,8 +37,36 @@ values = st.recursive(
 )
 names = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=20)
 many = settings(
-    max_examples=rounds(small=3_000, full=50_000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=rounds(small=300, full=20_000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def test_thousands_of_random_calls_have_the_same_keys():
+    chance = random.Random(20261130)
+    for _ in range(5_000):
+        where = [chance.choice(["default", "mail", "ä b"]) for _ in range(3)]
+        args = tuple(random_value(chance, 3) for _ in range(chance.randrange(4)))
+        kwargs = {random_text(chance): random_value(chance, 3) for _ in range(chance.randrange(4))}
+
+        assert our_key(*where, args, kwargs) == their_key(*where, args, kwargs), (where, args, kwargs)
+
+
+def random_value(chance: random.Random, depth: int) -> Any:
+    if depth == 0 or chance.random() < 0.4:
+        return chance.choice(
+            [None, True, False, chance.getrandbits(chance.choice([3, 40, 200])), -chance.getrandbits(16),
+             chance.uniform(-1e3, 1e3), chance.uniform(-1, 1) * 10.0 ** chance.randrange(-320, 309), math.nan, math.inf,
+             -0.0, random_text(chance), random_text(chance).encode()]
+        )  # fmt: skip
+    inner = [random_value(chance, depth - 1) for _ in range(chance.randrange(4))]
+    if chance.random() < 0.5:
+        return chance.choice([list, tuple])(inner)
+    return {chance.choice([random_text(chance), chance.randrange(5), None, True, 1.5]): value for value in inner}
+
+
+def random_text(chance: random.Random) -> str:
+    alphabets = ["abcXYZ 019", "/<>&\"'\\\b\f\n\r\t\x01\x1f\x7f", "äßéе\u0301\uffff", "😀\U0001f468\u200d\U0010fffd"]
+    return "".join(chance.choice(chance.choice(alphabets)) for _ in range(chance.randrange(8)))
 
 
 @pytest.mark.timeout(600)

@@ -107,7 +107,6 @@ class AsyncpgPoolCaller(AsyncpgCaller):
         self.bindable = await self.pool.acquire()
 
     async def close(self) -> None:
-        self.bindable.terminate()
         self.pool.terminate()
 
     async def begin(self, level: str | None = None) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 from oxpull_async.drivers._statements import Statement, load_statements
 
-ID = "018f0000000070008000000000000001"
-OTHER_ID = "018f0000000070008000000000000002"
-KEY = "k" * 64
+# Rows and a lock that the tests make.
+ID = "018f0000000470008000000000000001"
+OTHER_ID = "018f0000000470008000000000000002"
+KEY = f"{ID}k"
 INSTANT = "2026-01-01 00:00:00"
 
 _SCALARS: dict[str, Any] = {
@@ -50,16 +51,17 @@ def statements_of(room: str) -> Iterator[tuple[str, Statement]]:
             yield from ((entry.name, found) for found in load_statements(package, entry.name).values())
 
 
-def filled(room: str, statement: Statement, values: Mapping[str, str] | None = None) -> list[str]:
+def filled(room: str, statement: Statement) -> list[str]:
     """The statement's texts with literals in them; some of the MySQL family's are several in one."""
-    own = values or {}
 
     def literal(match: re.Match[str]) -> str:
         name = match[2]
         if not name:
             return match[0]
         before = statement.text[: match.start()]
-        return own.get(name) or _literal(room, name, is_list=_is_list(room, name, before, statement.text[match.end() :]))
+        if before.endswith("JSON_TABLE(") and name in _LISTS:
+            return _json_list(_LISTS[name])  # here a document, elsewhere a list of the same
+        return _literal(room, name, is_list=_is_list(room, name, before, statement.text[match.end() :]))
 
     text = re.sub(r"('(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::)|(?<![\w:]):([a-z_][a-z0-9_]*)", literal, statement.text)
     return [part.strip() for part in text.split(";")]
@@ -96,8 +98,8 @@ def _mysql_list(values: list[Any]) -> str:
     return "(" + ", ".join(map(_scalar, values)) + ")"
 
 
-def _sqlite_list(values: list[Any]) -> str:
+def _json_list(values: list[Any]) -> str:
     return "'" + json.dumps(values) + "'"
 
 
-_LIST_LITERALS = {"postgres": _postgres_list, "mysql": _mysql_list, "sqlite": _sqlite_list}
+_LIST_LITERALS = {"postgres": _postgres_list, "mysql": _mysql_list, "sqlite": _json_list}

@@ -63,41 +63,53 @@ def test_every_statement_is_understood_with_its_parameters(full_database: Compet
             assert full_database.rows(f"EXPLAIN (GENERIC_PLAN) {text}"), (file, statement.name)
 
 
-@pytest.mark.engines("postgres")
-@pytest.mark.parametrize("generic", [False, True], ids=["for these values", "for any values"])
-@pytest.mark.parametrize(
-    ("name", "indexes"),
-    [
-        ("claim", {"oxpull_async_claim_idx"}),
-        ("renew", {"django_ox_oxtask_pkey"}),
-        ("release", {"django_ox_oxtask_pkey"}),
-        ("settle", {"django_ox_oxtask_pkey", "oxpull_async_lock_task_idx"}),
-        ("get_task", {"django_ox_oxtask_pkey"}),
-        ("get_tasks", {"django_ox_oxtask_pkey"}),
-        ("insert_unique", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
-        ("insert_uniques", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
-        ("read_holders", {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"}),
-        ("lock_holders", {"django_ox_oxtask_pkey"}),
-        ("delete_stale_locks", {"oxpull_oxpulluniquelock_pkey"}),
-        ("retry", {"django_ox_oxtask_pkey"}),
-        ("discard", {"django_ox_oxtask_pkey"}),
-        ("requeue", {"django_ox_oxtask_pkey"}),
-        ("mark_lost", {"django_ox_oxtask_pkey"}),
-        ("delete_tasks", {"django_ox_oxtask_pkey"}),
-        ("lock_settled_holders", {"django_ox_oxtask_pkey"}),
-        ("lock_expired", {"ox_reaper_expiry_idx"}),
-        ("forget_ticks", set()),
-    ],
-)
-def test_postgres_goes_by_these_indexes(full_database: Competitor, name: str, indexes: set[str], generic: bool):
-    statement = statement_of("postgres", name)
-    text = statement.numeric_dollar[0] if generic else filled("postgres", statement)[0]
-    options = "(GENERIC_PLAN, COSTS OFF)" if generic else "(COSTS OFF)"
-    plan = [line for (line,) in full_database.rows(f"EXPLAIN {options} {text}")]
+POSTGRES_INDEXES = {
+    "claim": {"oxpull_async_claim_idx"},
+    "renew": {"django_ox_oxtask_pkey"},
+    "release": {"django_ox_oxtask_pkey"},
+    "settle": {"django_ox_oxtask_pkey", "oxpull_async_lock_task_idx"},
+    "get_task": {"django_ox_oxtask_pkey"},
+    "get_tasks": {"django_ox_oxtask_pkey"},
+    "insert_unique": {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"},
+    "insert_uniques": {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"},
+    "read_holders": {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"},
+    "lock_holders": {"django_ox_oxtask_pkey"},
+    "delete_stale_locks": {"oxpull_oxpulluniquelock_pkey"},
+    "retry": {"django_ox_oxtask_pkey"},
+    "discard": {"django_ox_oxtask_pkey"},
+    "requeue": {"django_ox_oxtask_pkey"},
+    "mark_lost": {"django_ox_oxtask_pkey"},
+    "delete_tasks": {"django_ox_oxtask_pkey"},
+    "lock_settled_holders": {"django_ox_oxtask_pkey"},
+    "lock_expired": {"ox_reaper_expiry_idx"},
+    "forget_ticks": set(),
+}
+# For a LIMIT that it doesn't know, the server has only a guess.
+GENERIC = POSTGRES_INDEXES.keys() - {"claim", "lock_expired"}
 
-    assert indexes <= set(re.findall(r"(?:using|on) (\w+_(?:idx|pkey))", "\n".join(plan))), "\n".join(plan)
-    scanned = set(re.findall(r"Seq Scan on (\w+)", "\n".join(plan)))
-    assert not scanned & {TASKS, LOCKS}, "\n".join(plan)
+
+@pytest.mark.engines("postgres")
+@pytest.mark.parametrize("name", POSTGRES_INDEXES)
+def test_postgres_goes_by_these_indexes(full_database: Competitor, name: str):
+    (text,) = filled("postgres", statement_of("postgres", name))
+
+    assert_goes_by(POSTGRES_INDEXES[name], full_database.rows(f"EXPLAIN (COSTS OFF) {text}"))
+
+
+@pytest.mark.engines("postgres")
+@pytest.mark.parametrize("name", sorted(GENERIC))
+def test_postgres_goes_by_these_indexes_whatever_the_values(full_database: Competitor, name: str):
+    text, _ = statement_of("postgres", name).numeric_dollar
+
+    assert_goes_by(POSTGRES_INDEXES[name], full_database.rows(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {text}"))
+
+
+def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:
+    text = "\n".join(line for (line,) in plan)
+    # A text key has a second index, which serves as well.
+    used = {name.replace("_key_8a7d9668_like", "_pkey") for name in re.findall(r"(?:using|on) (\w+_\w+)", text)}
+    assert indexes <= used, text
+    assert not set(re.findall(r"Seq Scan on (\w+)", text)) & {TASKS, LOCKS}, text
 
 
 @pytest.mark.engines("sqlite")
@@ -147,8 +159,7 @@ def test_the_mysql_family_goes_by_these_indexes(full_database: Competitor, name:
             continue
         plan = full_database.rows(f"EXPLAIN {text}")
         used = {str(value) for row in plan for value in row}
-        # A read of a row that isn't there is "impossible" before any index is looked at.
-        assert keys <= used or "no matching row in const table" in " ".join(used), (text, plan)
+        assert keys <= used, (text, plan)
         assert not [row for row in plan if "ALL" in row and set(row) & {TASKS, LOCKS, "task", "unique_lock"}], plan
 
 
@@ -177,15 +188,16 @@ def statement_of(room: str, name: str) -> Statement:
     return found
 
 
+_RECURSIVE = "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s"
 _SERIES = {
     "postgresql": "(SELECT n FROM generate_series(1, {count}) AS n) AS s",
-    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s",
-    "mysql": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s",
+    "sqlite": _RECURSIVE,
+    "mysql": _RECURSIVE,
 }
 _NEW_ID = {
-    "postgresql": "CAST(md5(CONCAT('{kind}', n)) AS uuid)",
-    "sqlite": "lower(hex(randomblob(16)))",
-    "mysql": "MD5(CONCAT('{kind}', n))",
+    "postgresql": "CAST(CONCAT('{kind}', LPAD(to_hex(n), 12, '0')) AS uuid)",
+    "sqlite": "'{kind}' || printf('%012x', n)",
+    "mysql": "CONCAT('{kind}', LPAD(HEX(n), 12, '0'))",
 }
 
 
@@ -193,11 +205,13 @@ def _fill(competitor: Competitor) -> Competitor:
     competitor.insert_task(task_path="proof.tasks.mine")
     _insert(competitor, "foreign", FOREIGN, path="elsewhere.task", status="READY", priority=50)
     _insert(competitor, "settled", FOREIGN, path="proof.tasks.mine", status="SUCCESSFUL")
+    _insert(competitor, "running", 2_000, path="proof.tasks.mine", status="RUNNING")
     _insert(competitor, "mine", 200, path="proof.tasks.mine", status="READY")
     _insert(competitor, "also", 200, path="proof.tasks.also_mine", status="READY")
     competitor.run(
         f"INSERT INTO {LOCKS} ({competitor.key_column}, task_id, task_path, queue_name, created_at) "
-        f"SELECT CONCAT(REPLACE(CAST(id AS char(36)), '-', ''), 'k'), id, task_path, queue_name, enqueued_at FROM {TASKS}"
+        f"SELECT CONCAT(REPLACE(CAST(id AS char(36)), '-', ''), 'k'), id, task_path, queue_name, enqueued_at "
+        f"FROM {TASKS}"
         if competitor.scheme != "sqlite"
         else f"INSERT INTO {LOCKS} (key, task_id, task_path, queue_name, created_at) "
         f"SELECT id || 'k', id, task_path, queue_name, enqueued_at FROM {TASKS}"
@@ -216,11 +230,17 @@ def _insert(competitor: Competitor, kind: str, count: int, *, path: str, status:
     competitor.run(
         f"INSERT INTO {TASKS} (id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status, "
         "attempts, max_attempts, errors, worker_ids, enqueued_at, finished_at, lease_epoch) "
-        f"SELECT {_NEW_ID[scheme].format(kind=kind)}, '{path}', '[]', '{{}}', 'default', {priority}, "
+        f"SELECT {_NEW_ID[scheme].format(kind=_KINDS[kind])}, '{path}', '[]', '{{}}', 'default', {priority}, "
         f"{'false' if scheme == 'postgresql' else 0}, 'default', '{status}', 0, 3, '[]', '[]', '{_FINISHED}', "
         f"{'CAST(' + finished + ' AS timestamptz)' if scheme == 'postgresql' else finished}, 0 "
         f"FROM {_SERIES[scheme].format(count=count)}"
     )
 
+
+# The first half of the kind's ids; a MariaDB takes no UUID of an unknown variant.
+_KINDS = {
+    kind: f"018f0000{number:04}70008000"
+    for number, kind in enumerate(["foreign", "settled", "running", "mine", "also"], 1)
+}
 
 _FINISHED = "2026-01-01 00:00:00"

@@ -148,7 +148,7 @@ class Line:
         if self._connection is not None:
             await self._connection.close()
         # Where the file couldn't be opened, aiosqlite ends its thread without waiting for that.
-        while self._thread is not None and self._thread.is_alive():
+        while self._thread is not None and self._thread.is_alive():  # noqa: ASYNC110 - its end sets no event
             await asyncio.sleep(0.001)
 
     async def _break_off(self, last: Job[None]) -> None:

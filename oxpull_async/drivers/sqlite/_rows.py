@@ -11,6 +11,8 @@ from uuid import UUID
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.ports import Attempt, Claim, Held, NewTask, NewUnique, TaskRow
 
+_UTC = "+00:00"
+
 
 def task_row(row: Row) -> TaskRow:
     """The columns of the fragment ``task_row``, in its order."""
@@ -122,7 +124,7 @@ def text(value: datetime | None) -> str | None:
 
     SQLite compares these as text. That orders them rightly, for a text sorts before those that continue it.
     """
-    return None if value is None else value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    return None if value is None else value.astimezone(UTC).isoformat(" ").removesuffix(_UTC)
 
 
 def instant(value: str | datetime | None) -> datetime | None:
@@ -134,7 +136,7 @@ def stored_instant(value: str | datetime) -> datetime:
     """The same for a column that is never NULL; a caller's connection may have a converter of its own."""
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    return datetime.fromisoformat(value + _UTC)
 
 
 def modifier(seconds: float) -> str:

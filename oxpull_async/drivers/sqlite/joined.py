@@ -54,7 +54,7 @@ def isolation_level() -> Procedure[str | None]:
 def identify() -> Procedure[tuple[object, ...]]:
     """What tells one database from another."""
     result = yield _IDENTIFY()
-    return tuple(result.rows[0])
+    return tuple(path for _, name, path in result.rows if name == "main")
 
 
 def _all_or_nothing(uniques: Sequence[NewUnique], passes: int) -> Procedure[list[Attempt]]:

@@ -24,11 +24,12 @@ RETURNING task.id, task.task_path, task.args::text, task.kwargs::text, task.queu
 
 -- name: renew
 -- Every lease of a worker at once, fenced by epoch; rows that another transaction is writing are passed over.
+-- The status is hidden from the planner: see settle.
 WITH held AS MATERIALIZED (
     SELECT task.id
     FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
     JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
-    WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
+    WHERE task.status || '' = 'RUNNING' AND task.locked_by = :worker_id::varchar
     ORDER BY task.id
     FOR NO KEY UPDATE OF task SKIP LOCKED
 )
@@ -40,11 +41,12 @@ RETURNING task.id
 
 -- name: release
 -- A claim that never ran: the attempt is refunded, and the epoch moves so that the grant is void.
+-- The status is hidden from the planner: see settle.
 WITH held AS MATERIALIZED (
     SELECT task.id
     FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
     JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
-    WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
+    WHERE task.status || '' = 'RUNNING' AND task.locked_by = :worker_id::varchar
     ORDER BY task.id
     FOR NO KEY UPDATE OF task
 )

@@ -16,20 +16,21 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: requeue
 -- Under the row locks of lock_expired; the epoch moves, so the dead worker's outcome can't land.
+-- The status is hidden from the planner: see settle.
 UPDATE django_ox_oxtask AS task
 SET status = 'READY', lease_epoch = task.lease_epoch + 1,
     locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
-WHERE task.id = input.id AND task.lease_epoch = input.lease_epoch AND task.status = 'RUNNING'
+WHERE task.id = input.id AND task.lease_epoch = input.lease_epoch AND task.status || '' = 'RUNNING'
 RETURNING task.id
 
 -- name: mark_lost
--- The epoch stays: a straggler may still write its outcome over LOST.
+-- The epoch stays: a straggler may still write its outcome over LOST. The status is hidden as above.
 UPDATE django_ox_oxtask AS task
 SET status = 'LOST', errors = input.errors::jsonb, finished_at = :now::timestamptz,
     locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 FROM unnest(:ids::uuid[], :epochs::bigint[], :errors::text[]) AS input (id, lease_epoch, errors)
-WHERE task.id = input.id AND task.lease_epoch = input.lease_epoch AND task.status = 'RUNNING'
+WHERE task.id = input.id AND task.lease_epoch = input.lease_epoch AND task.status || '' = 'RUNNING'
 RETURNING task.id
 
 -- name: retry

@@ -1,5 +1,6 @@
 -- name: settle
 -- Outcomes land only where the epoch still holds on a RUNNING or LOST row. Rows are locked in id order.
+-- The status is hidden from the planner, which would rather read all RUNNING rows by their index, for each outcome.
 -- A success also deletes the task's unique lock, so that the usual next enqueue meets no stale one; its
 -- deletion reads the snapshot of before, so a lock that was taken over meanwhile is never touched.
 WITH held AS MATERIALIZED (
@@ -9,7 +10,7 @@ WITH held AS MATERIALIZED (
         :run_afters::timestamptz[], :finished_ats::timestamptz[]
     ) AS input (id, lease_epoch, status, return_value, errors, run_after, finished_at)
     JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
-    WHERE task.status IN ('RUNNING', 'LOST')
+    WHERE task.status || '' IN ('RUNNING', 'LOST')
     ORDER BY task.id
     FOR NO KEY UPDATE OF task
 ), landed AS (

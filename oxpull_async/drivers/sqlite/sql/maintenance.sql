@@ -1,14 +1,15 @@
 -- name: lock_expired
 -- The reference's expired-lease predicate, by the database's clock: the stored expiry decides, unless an older
 -- writer renewed locked_at alone; a row with neither is nobody's to reap. The rows stay as they are seen here,
--- because the transaction that surrounds this holds the file's write lock.
+-- because the transaction that surrounds this holds the file's write lock. The plus sign keeps the planner from
+-- walking all rows in the order that is wanted, where there is only an index of RUNNING ones.
 SELECT id, lease_epoch, locked_by, attempts, max_attempts, errors
 FROM django_ox_oxtask
 WHERE status = 'RUNNING' AND (
     (lease_expires_at < {{database_now}} AND (lease_expires_at >= locked_at OR locked_at < {{lease_ago}}))
     OR (lease_expires_at IS NULL AND locked_at < {{lease_ago}})
 )
-ORDER BY id
+ORDER BY +id
 LIMIT :limit
 
 -- name: requeue

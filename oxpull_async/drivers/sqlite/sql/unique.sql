@@ -42,5 +42,6 @@ DELETE FROM oxpull_oxpulluniquelock WHERE key IN (
 )
 
 -- name: identify
--- The file's path, absolute whatever name it was opened by; empty for a database in memory.
-SELECT file FROM pragma_database_list WHERE name = 'main'
+-- Each attached database's number, name and path, which is absolute, and empty for one in memory.
+-- Not a SELECT: that would begin to read, and a transaction that has read doesn't wait for its turn to write.
+PRAGMA database_list
