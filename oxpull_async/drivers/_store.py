@@ -122,7 +122,7 @@ class SqlStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[JoinedStore]:
         async with self._pool.begin() as session:
-            yield JoinedSqlStore(session, self._callers)
+            yield JoinedSqlStore(session, self._callers, own=True)
 
     async def get_task(self, task_id: UUID) -> TaskRow | None:
         return await self._pool.read(self._room.tasks.get(task_id))

@@ -19,9 +19,10 @@ from oxpull_async import Oxpull
 from tests.docs.pages import EXAMPLES
 from tests.eventually import eventually
 
+# django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "demo", "django_fleet", "django_views", "fastapi_app", "fastapi_with_worker", "flaky", "look", "mail_service",
-    "order", "orders_service", "readme", "shop", "test_shop", "unique_keys",
+    "demo", "django_accounts", "django_fleet", "django_views", "fastapi_app", "fastapi_with_worker", "flaky", "look",
+    "mail_service", "order", "orders_service", "readme", "shop", "test_shop", "unique_keys",
 }  # fmt: skip
 
 DJANGO_PROJECT = """

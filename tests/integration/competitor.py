@@ -38,6 +38,7 @@ class Competitor:
         self.url = url
         self.scheme = urlsplit(url).scheme.replace("mariadb", "mysql")
         self._connection: Any = _CONNECT[self.scheme](url)
+        self._bystanders = frozenset(self._all_sessions())
 
     def __enter__(self) -> Competitor:
         return self
@@ -129,8 +130,8 @@ class Competitor:
         return int(self.rows(_OPEN_TRANSACTIONS[self.scheme])[0][0])
 
     def sessions(self) -> list[int]:
-        """The other sessions of this database, by the id that ends them."""
-        return [int(row[0]) for row in self.rows(_SESSIONS[self.scheme])]
+        """The sessions of this database that began after this one, by the id that ends them."""
+        return [session for session in self._all_sessions() if session not in self._bystanders]
 
     def waiting_sessions(self) -> int:
         """How many other sessions of this database are waiting for a lock at this moment."""
@@ -143,6 +144,9 @@ class Competitor:
         else:
             with contextlib.suppress(pymysql.MySQLError):  # it may have ended by itself
                 self.run(f"KILL {session}")
+
+    def _all_sessions(self) -> list[int]:
+        return [] if self.scheme == "sqlite" else [int(row[0]) for row in self.rows(_SESSIONS[self.scheme])]
 
     def _count(self, table: str) -> int:
         return int(self.rows(f"SELECT COUNT(*) FROM {table}")[0][0])

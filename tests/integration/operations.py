@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from oxpull_async import EnqueueResult, Oxpull
-from oxpull_async._ids import new_id
 from oxpull_async.core.keys import unique_key
 from tests.integration.competitor import Competitor
 
 PATH = "proof.tasks.unique"
 PLAIN_PATH = "proof.tasks.plain"
+STRAY = UUID("018f0000-0000-7000-8000-000000000000")
+"""A task that never was, for a lock to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ OPERATIONS = [
         "a lock on nothing",
         lambda ox: _unique(ox).enqueue("a"),
         unique=True,
-        prepare=lambda competitor: competitor.insert_lock(key_of("a"), new_id()),
+        prepare=lambda competitor: competitor.insert_lock(key_of("a"), STRAY),
     ),
     Operation(
         "many keys",
@@ -81,7 +83,7 @@ BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 
 def assert_sound(competitor: Competitor) -> None:
-    """Every pending unique row is the one its lock names, and nothing is written by half."""
+    """Every pending unique row is the one its lock names, every lock names a row: nothing is written by half."""
     locks = competitor.locks()
     rows = {
         task_id: status
@@ -89,6 +91,7 @@ def assert_sound(competitor: Competitor) -> None:
         if competitor.row(task_id, "task_path") == (PATH,)
     }
     pending = {task_id for task_id, status in rows.items() if status in ("READY", "RUNNING")}
+    assert set(locks.values()) <= {None, STRAY, *rows}
     holders = [task_id for task_id in locks.values() if task_id in pending]
     assert sorted(holders) == sorted(pending)
 

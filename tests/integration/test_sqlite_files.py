@@ -226,3 +226,19 @@ async def test_a_pool_that_is_open_stays_as_it_is(tmp_path: Path):
     await pool.open()
     await pool.open()
     await pool.close()
+
+
+async def test_names_beyond_ascii_survive_a_bulk_insert(tmp_path: Path):
+    store = store_at(tmp_path / "ox.db")
+    await store.open()
+    await store.migrate()
+    name = 'Größe 😀 "q"'
+    uniques = [new_unique(key, queue_name=name, task_path=f"proof.{name}") for key in "ab"]
+
+    assert await store.insert_unique(uniques, wait_seconds=1) == [Inserted(), Inserted()]
+
+    with looked_at(tmp_path / "ox.db") as connection:
+        locks = connection.execute("SELECT DISTINCT queue_name, task_path FROM oxpull_oxpulluniquelock").fetchall()
+    assert locks == [(name, f"proof.{name}")]
+    assert (await row(store, uniques[0].task.id)).queue_name == name
+    await store.close()

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator
 
-import pytest
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "django_project.site_settings")
-os.environ.setdefault("INTEROP_DATABASE_URL", "sqlite:///unused.db")
-
 import django
 import pymysql
-
-pymysql.install_as_MySQLdb()  # Django's backend imports MySQLdb, a C extension that needs a compiler
-django.setup()
-
+import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 from django_project.databases import lead_django_to
 from peers import Peer, started_peer
+
+from tests.integration.shared_database import migrated_url, shared_databases
+
+__all__ = ["migrated_url", "shared_databases"]
+
+NOWHERE = "sqlite:///unused.db"
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "django_project.site_settings")
+os.environ.setdefault("INTEROP_DATABASE_URL", NOWHERE)
+pymysql.install_as_MySQLdb()  # Django's backend imports MySQLdb, a C extension that needs a compiler
+django.setup()
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ async def django_here(migrated_url: str) -> AsyncIterator[str]:
     async with ThreadSensitiveContext():
         yield migrated_url
         await sync_to_async(connections.close_all)()
-    lead_django_to("sqlite:///unused.db")
+    lead_django_to(NOWHERE)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +48,7 @@ def peers(all_peers: list[Peer], migrated_url: str) -> Iterator[list[Peer]]:
         peer.order("lead_to", migrated_url)
     yield all_peers
     for peer in all_peers:
-        peer.order("lead_to", "sqlite:///unused.db")
+        peer.order("lead_to", NOWHERE)
 
 
 @pytest.fixture

@@ -112,9 +112,7 @@ def _read_sqlite(url: str) -> Schema:
 
 
 def _sqlite_columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    rows = connection.execute(
-        'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (table,)
-    )
+    rows = connection.execute('SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (table,))
     return {
         name: _spoken({"type": kind.lower(), "not_null": not_null, "default": default, "key": key})
         for name, kind, not_null, default, key in rows
@@ -201,9 +199,7 @@ _MYSQL_CHECKS = """
 def _read_mysql(url: str) -> Schema:
     with closing(_connect_mysql(url)) as connection, connection.cursor() as cursor:
         tables = _fetch(cursor, _MYSQL_TABLES)
-        schema = {
-            name: Table(options=f"{made} {order}") for name, made, order in tables if _ours_or_theirs(name)
-        }
+        schema = {name: Table(options=f"{made} {order}") for name, made, order in tables if _ours_or_theirs(name)}
         for table, name, kind, nullable, default, extra, collation in _fetch(cursor, _MYSQL_COLUMNS):
             if table in schema:
                 facts = {"type": kind, "nullable": nullable, "default": default, "extra": extra}
@@ -246,9 +242,7 @@ def _fetch(cursor: pymysql.cursors.Cursor, statement: str) -> list[tuple[Any, ..
 
 def _empty_sqlite(url: str) -> None:
     with closing(sqlite3.connect(unquote(urlsplit(url).path[1:]))) as connection:
-        tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-        )
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         for (name,) in tables.fetchall():
             connection.execute(f'DROP TABLE "{name}"')
 

@@ -193,7 +193,7 @@ def test_the_backend_of_a_project_without_django_ox_says_nothing_of_rows(databas
 
 
 class _Elsewhere:
-    def db_for_write(self, model: type, **hints: object) -> str | None:
+    def db_for_write(self, model: Any, **hints: object) -> str | None:
         return "other" if model._meta.app_label == "django_ox" else None
 
 
@@ -216,5 +216,3 @@ async def test_it_reaches_the_database_that_django_is_on():
 
     assert theirs.id == str(result.id) == str(bound.id)
     await sync_to_async(connections.close_all)()
-
-

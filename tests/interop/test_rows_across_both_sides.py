@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -37,7 +37,7 @@ def named(path: str, function: Any) -> Any:
 
 
 @pytest.fixture
-async def worked_ox(ox: Oxpull) -> AsyncIterator[Oxpull]:
+def worked_ox(ox: Oxpull) -> Oxpull:
     """An Oxpull that can run the Django project's tasks."""
 
     async def plain(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ async def worked_ox(ox: Oxpull) -> AsyncIterator[Oxpull]:
     ox.task(named(f"{PROJECT}.plain", plain))
     ox.task(named(f"{PROJECT}.failing", failing))
     ox.task(takes_context=True)(named(f"{PROJECT}.with_context", with_context))
-    yield ox
+    return ox
 
 
 @pytest.fixture
@@ -108,10 +108,8 @@ async def test_theirs_reads_the_errors_of_what_ours_has_run(worked_ox: Oxpull, p
 
 
 async def test_ours_runs_what_theirs_enqueued(worked_ox: Oxpull, peer: Peer):
-    plain, context = (
-        *await peer.tell("enqueue", "plain", [[1, "ä"]]),
-        *await peer.tell("enqueue", "with_context", [[]]),
-    )
+    (plain,) = await peer.tell("enqueue", "plain", [[1, "ä"]])
+    (context,) = await peer.tell("enqueue", "with_context", [[]])
 
     assert await worked_ox.run_until_idle() == 2
 

@@ -101,9 +101,7 @@ async def test_on_mysql_a_lean_migrate_is_an_ordinary_one(database_url: str) -> 
 
 
 @pytest.mark.parametrize("lean", [False, True])
-async def test_django_works_on_our_tables_once_its_migrations_are_faked(
-    database_url: str, lean: bool
-) -> None:
+async def test_django_works_on_our_tables_once_its_migrations_are_faked(database_url: str, lean: bool) -> None:
     empty_database(database_url)
     await migrated_by_us(database_url, lean=lean)
 

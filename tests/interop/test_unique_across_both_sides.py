@@ -98,9 +98,7 @@ async def test_ours_waits_for_their_transaction(ox: Oxpull, peer: Peer, commit: 
     assert ours.created == (not commit)
 
 
-async def test_a_race_of_both_sides_has_one_winner_for_each_key(
-    ox: Oxpull, peers: list[Peer], watcher: Competitor
-):
+async def test_a_race_of_both_sides_has_one_winner_for_each_key(ox: Oxpull, peers: list[Peer], watcher: Competitor):
     calls = [[n] for n in range(rounds(small=25, full=500))]
 
     async def ours() -> list[list[str]]:
@@ -110,10 +108,9 @@ async def test_a_race_of_both_sides_has_one_winner_for_each_key(
             found.append([str(result.id) for result in results])
         return found
 
-    async def theirs(peer: Peer) -> list[str]:
-        return await peer.tell("enqueue", "unique_plain", calls)
-
-    mine, *others = await asyncio.gather(ours(), *[theirs(peer) for peer in peers])
+    theirs = [asyncio.ensure_future(peer.tell("enqueue", "unique_plain", calls)) for peer in peers]
+    mine = await ours()
+    others = [await found for found in theirs]
 
     assert watcher.counts() == (len(calls), len(calls))
     for index, ids in enumerate(mine):
@@ -173,9 +170,7 @@ async def test_theirs_releases_what_ours_settled_and_ours_finds_it(
     assert watcher.counts() == (2, 1)
 
 
-async def test_a_race_for_stale_locks_has_one_winner_for_each_key(
-    ox: Oxpull, peers: list[Peer], watcher: Competitor
-):
+async def test_a_race_for_stale_locks_has_one_winner_for_each_key(ox: Oxpull, peers: list[Peer], watcher: Competitor):
     calls = [[n] for n in range(rounds(small=25, full=500))]
     stale = await ox.enqueue_many(tasks.unique_plain, [(n,) for (n,) in calls])
     for result in stale:

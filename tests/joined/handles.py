@@ -286,14 +286,15 @@ class Handle:
 
 
 def _sqlalchemy(
-    driver: str, dialect: str, *, connection: tuple[str, ...], session: tuple[str, ...], leads: bool = False
-) -> list[Handle]:
-    def made(kind: type[SqlalchemyCaller]) -> Callable[[str], Caller]:
-        return lambda url: type(kind.__name__, (kind,), {"driver": driver})(url)
+    driver: str, dialect: str, *, connection: tuple[str, ...], session: tuple[str, ...], leads: bool = False,
+    spares_on_cancel: bool = False,
+) -> list[Handle]:  # fmt: skip
+    def made(kind: type[SqlalchemyCaller]) -> type[SqlalchemyCaller]:
+        return type(kind.__name__, (kind,), {"driver": driver})
 
     return [
-        Handle(f"{driver}-connection", dialect, made(SqlalchemyCaller), connection),
-        Handle(f"{driver}-session", dialect, made(SqlalchemySessionCaller), session, leads),
+        Handle(f"{driver}-connection", dialect, made(SqlalchemyCaller), connection, spares_on_cancel=spares_on_cancel),
+        Handle(f"{driver}-session", dialect, made(SqlalchemySessionCaller), session, leads, spares_on_cancel),
     ]
 
 
@@ -309,7 +310,7 @@ HANDLES = {
         *_sqlalchemy("postgresql+psycopg", "postgres", connection=(_SER,), session=(_RC, _RR)),
         Handle("aiosqlite", "sqlite", AiosqliteCaller, _ALL, leads=True, spares_on_cancel=True),
         Handle("aiosqlite-manual", "sqlite", AiosqliteManualCaller, _ALL, spares_on_cancel=True),
-        *_sqlalchemy("sqlite+aiosqlite", "sqlite", connection=_ALL, session=_ALL, leads=True),
+        *_sqlalchemy("sqlite+aiosqlite", "sqlite", connection=_ALL, session=_ALL, leads=True, spares_on_cancel=True),
         Handle("asyncmy", "mysql", AsyncmyCaller, _ALL, leads=True),
         Handle("asyncmy-autocommit", "mysql", AsyncmyAutocommitCaller, (_RR,)),
         *_sqlalchemy("mysql+asyncmy", "mysql", connection=(_SER,), session=(_RC, _RR), leads=True),

@@ -208,7 +208,8 @@ async def test_the_race_says_what_has_happened_at_which_level_and_what_to_repeat
     await caller.begin(snapshot_level)
     await caller.look()
     competitor.set_task(holder, status="SUCCESSFUL")
-    with pytest.raises(UniqueEnqueueRace, match=r"proof\.send.* is SUCCESSFUL since this transaction's snapshot") as caught:
+    words = r"proof\.send.* is SUCCESSFUL since this transaction's snapshot"
+    with pytest.raises(UniqueEnqueueRace, match=words) as caught:
         await ox.bind(caller.bindable).enqueue_unique(send, 1)
     await caller.rollback()
 

@@ -14,7 +14,7 @@ from oxpull_async.drivers._procedure import Procedure, Result, Step
 from oxpull_async.drivers.mysql import claims, maintenance, outcomes, unique
 from oxpull_async.exceptions import DeadlockDetected, LockNotAvailable, SavepointMissing, StoreError, UniqueViolation
 from oxpull_async.ports import Held, Inserted, NewUnique, Outcome, TakeOver, Unseen
-from tests.conformance.rows import new_task, new_unique, now, request
+from tests.conformance.rows import RECORD, new_task, new_unique, now, request
 
 T = TypeVar("T")
 
@@ -345,9 +345,7 @@ class TestClaims:
 
 class TestOutcomes:
     def test_only_a_success_asks_for_locks(self):
-        failed = Outcome(
-            new_id(), 1, Settlement.failure({"exception_class_path": "a", "traceback": "b"}), "[]", None, now()
-        )
+        failed = Outcome(new_id(), 1, Settlement.failure(RECORD), "[]", None, now())
 
         landed, _ = played(
             outcomes.settle([failed]),

@@ -20,6 +20,9 @@ class Dialect:
     """Whether the driver's connection is in a transaction on the server."""
     begin: Callable[[Any], str | None]
     """What to run so that a transaction begins: SQLAlchemy itself begins with its first statement at the earliest."""
+    interruptible: bool = True
+    """A cancelled statement ends. Otherwise it goes on in its thread, and SQLAlchemy drops the connection beside it
+    with all its locks, so that a cancel has to wait: no longer than the statement does, which is the busy time-out."""
 
     def classify(self, error: BaseException) -> OxpullError:
         """The library's error for the driver's."""
@@ -60,7 +63,9 @@ _DIALECTS = {
         "postgres", "numeric_dollar", lambda driver: bool(driver.is_in_transaction()), _select
     ),
     ("postgresql", "psycopg"): Dialect("postgres", "format", _psycopg_in_transaction, _select),
-    ("sqlite", "aiosqlite"): Dialect("sqlite", "qmark", lambda driver: bool(driver.in_transaction), _sqlite_begin),
+    ("sqlite", "aiosqlite"): Dialect(
+        "sqlite", "qmark", lambda driver: bool(driver.in_transaction), _sqlite_begin, interruptible=False
+    ),
     ("mysql", "asyncmy"): Dialect("mysql", "format", _mysql_in_transaction, _select),
     ("mysql", "aiomysql"): Dialect("mysql", "format", _mysql_in_transaction, _select),
     ("mariadb", "asyncmy"): Dialect("mysql", "format", _mysql_in_transaction, _select),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.exceptions import OxpullError, StoreError
+from oxpull_async.exceptions import ConnectionLost, OxpullError
 
 T = TypeVar("T")
 
@@ -42,6 +43,15 @@ class JoinedSession(Protocol):
         ...
 
 
+@runtime_checkable
+class IndirectSession(Protocol):
+    """A session that doesn't know the driver's connection before it asks for it."""
+
+    async def connect(self) -> object:
+        """The driver's connection, for which calls through other handles may be waiting."""
+        ...
+
+
 class StepwiseRunner:
     """Runs procedures statement by statement, and cleans up the savepoint that a cancel would leave open.
 
@@ -65,17 +75,19 @@ class StepwiseRunner:
         """Drive a procedure to its end."""
         left_open: str | None = None
 
-        async def execute(step: Step) -> Result:
+        async def about_savepoint(step: Step, statement: SavepointStatement) -> Result:
             nonlocal left_open
-            statement = step.statement
-            if not isinstance(statement, SavepointStatement):
-                return await self.execute(step)
             if statement.deed is SavepointDeed.OPEN:
                 left_open = statement.savepoint
-            result = await shielded(self.execute(step), within=SAVEPOINT_SECONDS)
+            result = await self.execute(step)
             if statement.deed is SavepointDeed.RELEASE:
                 left_open = None
             return result
+
+        async def execute(step: Step) -> Result:
+            if isinstance(step.statement, SavepointStatement):
+                return await self._to_its_end(about_savepoint(step, step.statement))
+            return await self.execute(step)
 
         try:
             return await run(procedure, execute)
@@ -86,10 +98,17 @@ class StepwiseRunner:
                 await self._close_savepoint(left_open)
             raise
 
+    async def _to_its_end(self, work: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            return await shielded(work, within=SAVEPOINT_SECONDS)
+        except TimeoutError as error:
+            self.abandon()
+            raise ConnectionLost(f"the database did not answer within {SAVEPOINT_SECONDS:g} s") from error
+
     async def _close_savepoint(self, name: str) -> None:
         try:
             await shielded(self._roll_back(name), within=CLEANUP_SECONDS)
-        except (TimeoutError, StoreError):
+        except (TimeoutError, OxpullError):
             self.abandon()
 
     async def _roll_back(self, name: str) -> None:

@@ -7,16 +7,20 @@ statement, and what is run past it before that commits by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, InvalidRequestError, UnboundExecutionError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, ResourceClosedError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Row, Step
+from oxpull_async.drivers._shield import shielded
+from oxpull_async.drivers._statements import Statement
 from oxpull_async.drivers._statements import expanded
 from oxpull_async.exceptions import (
     ConnectionLost,
@@ -47,9 +51,14 @@ class SqlalchemySession(StepwiseRunner):
     def identity_holder(self) -> object:
         return self._bind.engine
 
+    async def connect(self) -> object:
+        """An ``AsyncSession`` begins by this."""
+        with self._told():
+            if isinstance(self._handle, AsyncSession):
+                self._connection = await self._handle.connection()
+            return (await self._open().get_raw_connection()).driver_connection
+
     async def prepare(self) -> None:
-        if isinstance(self._handle, AsyncSession):
-            self._connection = await self._handle.connection()
         connection = self._open()
         if not connection.in_transaction():
             raise TransactionRequired(
@@ -64,15 +73,15 @@ class SqlalchemySession(StepwiseRunner):
             text, parameters = expanded(text, _parameters(names, step.values))
         else:
             parameters = [_parameters(names, values) for values in step.many]
-        try:
+        work = self._executed(text, parameters)
+        return await (work if self._dialect.interruptible else shielded(work, within=math.inf))
+
+    async def _executed(self, text: str, parameters: Any) -> Result:
+        with self._told():
             cursor = await self._open().exec_driver_sql(text, parameters or None)
             if not cursor.returns_rows:
                 return Result((), cursor.rowcount)
             rows: list[Row] = list(cursor.fetchall())
-        except DBAPIError as error:
-            raise self._classified(error) from error.orig or error
-        except InvalidRequestError as error:
-            raise _broken(error) from error
         return Result(rows, len(rows))
 
     def abandon(self) -> None:
@@ -87,11 +96,8 @@ class SqlalchemySession(StepwiseRunner):
         driver = raw.driver_connection
         if self._dialect.in_transaction(driver):
             return
-        try:
-            if begin := self._dialect.begin(driver):
-                await connection.exec_driver_sql(begin)
-        except DBAPIError as error:
-            raise self._classified(error) from error.orig or error
+        if begin := self._dialect.begin(driver):
+            await self.execute(Statement("begin", begin)())
         if not self._dialect.in_transaction(driver):
             raise TransactionRequired(
                 "the bound SQLAlchemy connection commits each statement by itself (isolation level AUTOCOMMIT); "
@@ -101,6 +107,20 @@ class SqlalchemySession(StepwiseRunner):
     def _open(self) -> AsyncConnection:
         assert self._connection is not None, "prepare comes first"
         return self._connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """SQLAlchemy's errors as the library's own, chained to the driver's."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise self._classified(error) from error.orig or error
+        except ResourceClosedError as error:
+            raise TransactionRequired(f"the bound SQLAlchemy connection can't be used: {error}") from error
+        except InvalidRequestError as error:
+            raise TransactionRolledBack(
+                f"this SQLAlchemy transaction can't go on ({error}): roll it back and repeat all of it"
+            ) from error
 
     def _classified(self, error: DBAPIError) -> OxpullError:
         if error.connection_invalidated:
@@ -124,9 +144,3 @@ def _bind_of(handle: AsyncConnection | AsyncSession) -> Connection | Engine:
 
 def _parameters(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(values[name] for name in names)
-
-
-def _broken(error: InvalidRequestError) -> TransactionRolledBack:
-    return TransactionRolledBack(
-        f"this SQLAlchemy transaction can't go on ({error}): roll it back and repeat all of it"
-    )

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import ClassVar, TypeVar
 from uuid import UUID
 
-from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, IndirectSession, JoinedSession
+from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.exceptions import ConnectionLost, WrongDatabase
+from oxpull_async.exceptions import ConnectionLost, OxpullError, TransactionRolledBack, WrongDatabase
 from oxpull_async.ports import Inserted, JoinedAnswers, NewTask, NewUnique
+
+T = TypeVar("T")
 
 _REMEMBERED = 1000
 
@@ -32,7 +37,7 @@ class Identities:
         holder = session.identity_holder
         if holder in self._checked:
             return
-        theirs = await session.run(self._room.joined.identify())
+        theirs = await looked_up(session, self._room.joined.identify())
         if theirs != self._own:
             self._own = await self._room.pool.read(self._room.joined.identify())
         if theirs != self._own:
@@ -45,10 +50,9 @@ class Identities:
 
 
 class Locks:
-    """One lock for each connection that is in use, whatever handle it's reached by."""
+    """One lock for each connection that is in use, whatever handle and whatever Oxpull it's reached by."""
 
-    def __init__(self) -> None:
-        self._locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+    _locks: ClassVar[weakref.WeakValueDictionary[int, asyncio.Lock]] = weakref.WeakValueDictionary()
 
     def of(self, connection: object) -> asyncio.Lock:
         """The connection's lock; it lives for as long as somebody holds it or waits for it."""
@@ -84,12 +88,13 @@ class Callers:
 
 
 class JoinedSqlStore:
-    """A ``ports.JoinedStore``."""
+    """A ``ports.JoinedStore``. ``own``: the connection is one of the library's, so there's nothing to compare."""
 
-    def __init__(self, session: JoinedSession, callers: Callers) -> None:
+    def __init__(self, session: JoinedSession, callers: Callers, *, own: bool = False) -> None:
         self._session = session
         self._callers = callers
         self._room = callers.room
+        self._own = own
 
     @property
     def engine(self) -> str:
@@ -98,23 +103,47 @@ class JoinedSqlStore:
 
     @asynccontextmanager
     async def call(self, *, several: bool) -> AsyncIterator[None]:
-        session = self._session
-        async with self._callers.locks.of(session.connection):
+        session, locks = self._session, self._callers.locks
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(locks.of(session.connection))
+            if isinstance(session, IndirectSession):
+                await held.enter_async_context(locks.of(await session.connect()))
             await session.prepare()
-            await self._callers.identities.check(session)
+            if not self._own:
+                await self._callers.identities.check(session)
             if not several:
                 yield
                 return
-            name = new_name()
-            await session.run(opened(name))
-            try:
+            async with self._savepoint():
                 yield
-            except ConnectionLost:
-                raise
-            except BaseException:
-                await shielded(session.run(roll_back(name, None)), within=CLEANUP_SECONDS)
-                raise
-            await session.run(released(name))
+
+    @asynccontextmanager
+    async def _savepoint(self) -> AsyncIterator[None]:
+        name = new_name()
+        try:
+            await looked_up(self._session, opened(name))
+        except asyncio.CancelledError:
+            await self._undo_as_far_as_possible(name)
+            raise
+        try:
+            yield
+        except (ConnectionLost, TransactionRolledBack):
+            raise
+        except OxpullError:
+            await self._undo(name)
+            raise
+        except BaseException:
+            await self._undo_as_far_as_possible(name)
+            raise
+        await self._session.run(released(name))
+
+    async def _undo_as_far_as_possible(self, name: str) -> None:
+        """What stopped the call is what its caller has to see, even if the connection is beyond repair."""
+        with contextlib.suppress(OxpullError, TimeoutError):
+            await self._undo(name)
+
+    async def _undo(self, name: str) -> None:
+        await shielded(self._session.run(roll_back(name, None)), within=CLEANUP_SECONDS)
 
     async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
         await self._session.run(self._room.joined.insert_tasks(tasks))
@@ -138,7 +167,15 @@ class JoinedSqlStore:
         return not await self._room.pool.recheck(self._room.tasks.get_many(task_ids))
 
     async def isolation_level(self) -> str | None:
-        return await self._session.run(self._room.joined.isolation_level())
+        return await looked_up(self._session, self._room.joined.isolation_level())
+
+
+async def looked_up(session: JoinedSession, procedure: Procedure[T]) -> T:
+    """Run a procedure that reads without waiting for others, although the caller is cancelled meanwhile.
+
+    Outside of any savepoint a statement that is stopped would cost the caller the transaction.
+    """
+    return await shielded(session.run(procedure), within=CLEANUP_SECONDS)
 
 
 def _shown(identity: tuple[object, ...]) -> str:

@@ -59,6 +59,7 @@ class Connection:
         self._begin_due = False
         self._reading = False
         self._unproven = False
+        self._is_cut = False
         self.idle_since: float = 0.0
         self.lost: bool = False
         """Whether a connection of this slot was found broken since it last came to rest."""
@@ -127,7 +128,8 @@ class Connection:
             self.raw.close()
 
     def cut(self) -> None:
-        """Close without a word."""
+        """Close without a word, and for good."""
+        self._is_cut = True
         self.raw.close()
 
     async def _execute_one(self, statement: Statement, values: Values) -> Result:
@@ -171,7 +173,8 @@ class Connection:
         try:
             return await self._bounded(sql, arguments)
         except ConnectionLost as lost:
-            if not unproven or not (begins or self._reading or lost.code in NOT_SENT):
+            harmless = begins or self._reading or lost.code in NOT_SENT or _only_looks(sql)
+            if not (unproven and harmless) or self._is_cut:
                 raise
         self.raw = await self._connect()
         return await self._bounded(sql, arguments)
@@ -221,6 +224,11 @@ class Connection:
         """Close, and remember whose statement the server may still be running."""
         self.orphan = self.raw.thread_id()
         self.raw.close()
+
+
+def _only_looks(sql: str | bytes) -> bool:
+    """Whether it's made of SELECTs: what begins with one here goes on with others, or not at all."""
+    return sql.startswith(b"SELECT" if isinstance(sql, bytes) else "SELECT")
 
 
 def _is_short(value: Any) -> bool:

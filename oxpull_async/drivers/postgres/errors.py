@@ -1,4 +1,4 @@
-"""Classifies asyncpg's errors (and psycopg's, by SQLSTATE) as the library's own."""
+"""Classifies asyncpg's errors (and those of both psycopgs, by SQLSTATE) as the library's own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def classify(error: BaseException, *, closed: bool = False) -> OxpullError:
     ``closed`` says that the connection is closed: then whatever was raised
     means that it was lost (asyncpg raises InternalClientError at that instant).
     """
-    sqlstate = getattr(error, "sqlstate", None)
+    sqlstate = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)  # psycopg2 has the latter
     if isinstance(sqlstate, str):
         return _by_sqlstate(error, sqlstate)
     if closed:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
 
 from django.db import Error, connections
 from django.db.transaction import TransactionManagementError
@@ -33,41 +29,15 @@ class CalledOff(StoreError):
     """Ends a visit whose caller no longer waits, after the procedure has put things right as after any error."""
 
 
-@dataclass(eq=False)
-class Savepoints:
-    """Those that one session has opened and not closed yet, the outermost first."""
-
-    names: list[str] = field(default_factory=list)
-    closed: Future[None] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class Occupied:
-    """Another session has a savepoint open on this connection: what is done now would end with it."""
-
-    until: Future[None]
-
-
-class _Occupants(threading.local):
-    """Whose savepoints are open between visits, by connection, in this thread."""
-
-    def __init__(self) -> None:
-        self.by_alias: WeakValueDictionary[str, Savepoints] = WeakValueDictionary()
-
-
-_here = _Occupants()
-
-
 class Visit(Generic[T]):
-    """Runs the procedure and leaves no savepoint that it didn't mean to leave."""
+    """Runs the procedure; if that ends by an error, none of the savepoints that it has opened is left."""
 
-    def __init__(self, using: str, engine: str, procedure: Procedure[T], savepoints: Savepoints) -> None:
+    def __init__(self, using: str, engine: str, procedure: Procedure[T]) -> None:
         self._using = using
         self._engine = engine
         self._procedure = procedure
-        self._savepoints = savepoints
         self._is_called_off = False
-        self._kept = 0
+        self._open: list[str] = []
         self._cursor: Any = None
         self._wrapper: Any = None
 
@@ -75,35 +45,28 @@ class Visit(Generic[T]):
         """From another thread: end before the next statement."""
         self._is_called_off = True
 
-    def make(self) -> T | Occupied:
+    def make(self) -> T:
         """Raises: TransactionRequired before any SQL, StoreError, TransactionRolledBack."""
-        occupant = _here.by_alias.get(self._using)
-        if occupant is not None and occupant is not self._savepoints:
-            return Occupied(occupant.closed)
         self._wrapper = connections[self._using]
-        try:
-            return self._run()
-        except (ConnectionLost, TransactionRequired, TransactionRolledBack):
-            self._savepoints.names.clear()
-            if self._wrapper.in_atomic_block:
-                # What the block did before is undone, so what it does from now on must not be committed.
-                self._wrapper.set_rollback(True)
-            raise
-        finally:
-            self._hand_over()
-
-    def _run(self) -> T:
         try:
             self._require_transaction()
             with self._wrapper.cursor() as self._cursor:
                 self._begin_for_real()
-                return self._run_procedure()
+                return self._run()
         except Error as error:
             raise self._classified(error) from error
+        except (ConnectionLost, TransactionRolledBack):
+            self._refuse_more()
+            raise
+
+    def clean_up(self) -> None:
+        """Undo what was done since the savepoint that the procedure has left open, if it has."""
+        if self._open:
+            with suppress(Error), self._wrapper.cursor() as self._cursor:
+                self._close_savepoints()
 
     def _require_transaction(self) -> None:
-        wrapper = self._wrapper
-        if not wrapper.in_atomic_block and wrapper.get_autocommit():
+        if not self._wrapper.in_atomic_block and self._wrapper.get_autocommit():
             raise TransactionRequired(
                 f"the Django connection {self._using!r} is in no transaction: enqueue inside transaction.atomic() or "
                 "`async with aatomic():`, or use ox.transaction()"
@@ -121,15 +84,13 @@ class Visit(Generic[T]):
         # would then commit.
         self._cursor.execute("BEGIN IMMEDIATE")
 
-    def _run_procedure(self) -> T:
-        self._kept = len(self._savepoints.names)
+    def _run(self) -> T:
         try:
             return run_sync(self._procedure, self._execute)
         except (ConnectionLost, TransactionRolledBack):
             raise  # there is nothing left to put right
         except BaseException:
-            self._close_savepoints(self._savepoints.names[self._kept :])
-            del self._savepoints.names[self._kept :]
+            self._close_savepoints()
             raise
 
     def _execute(self, step: Step) -> Result:
@@ -140,16 +101,16 @@ class Visit(Generic[T]):
         result = self._fetch(step)
         if isinstance(statement, SavepointStatement):
             if statement.deed is SavepointDeed.OPEN:
-                self._savepoints.names.append(statement.savepoint)
-            elif statement.deed is SavepointDeed.RELEASE:
-                self._savepoints.names.remove(statement.savepoint)
+                self._open.append(statement.savepoint)
+            elif statement.deed is SavepointDeed.RELEASE and statement.savepoint in self._open:
+                self._open.remove(statement.savepoint)
         return result
 
     def _may_stop_before(self, statement: Statement) -> bool:
         """A savepoint of an earlier visit is released or rolled back in any case."""
         if not isinstance(statement, SavepointStatement):
             return True
-        return statement.deed is SavepointDeed.RELEASE and statement.savepoint in self._savepoints.names[self._kept :]
+        return statement.deed is SavepointDeed.RELEASE and statement.savepoint in self._open
 
     def _fetch(self, step: Step) -> Result:
         text, names = step.statement.format
@@ -166,17 +127,16 @@ class Visit(Generic[T]):
             raise self._classified(error) from error
         return Result(_as_stored(rows) if self._engine == "sqlite" else rows, len(rows))
 
-    def _close_savepoints(self, names: Sequence[str]) -> None:
-        if names:
+    def _close_savepoints(self) -> None:
+        if self._open:
             with suppress(OxpullError):
-                self._fetch(savepoint(SavepointDeed.ROLL_BACK, names[0]))
-                self._fetch(savepoint(SavepointDeed.RELEASE, names[0]))
+                self._fetch(savepoint(SavepointDeed.ROLL_BACK, self._open[0]))
+                self._fetch(savepoint(SavepointDeed.RELEASE, self._open[0]))
 
-    def _hand_over(self) -> None:
-        if self._savepoints.names:
-            _here.by_alias[self._using] = self._savepoints
-        elif _here.by_alias.pop(self._using, None) is not None:
-            self._savepoints.closed.set_result(None)
+    def _refuse_more(self) -> None:
+        """What the block did before is undone, so what it does from now on must not be committed."""
+        if self._wrapper.in_atomic_block:
+            self._wrapper.set_rollback(True)
 
     def _classified(self, error: Exception) -> OxpullError:
         if isinstance(error, TransactionManagementError):

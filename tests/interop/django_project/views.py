@@ -5,8 +5,8 @@ from __future__ import annotations
 from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django_project.tasks import unique_plain
 
+from django_project.tasks import unique_plain
 from oxpull_async import Oxpull
 from oxpull_async.integrations.django import DjangoConnection, aatomic
 
