@@ -5,7 +5,9 @@ VENV := .venv
 INTEROP_VENV := .venv-interop
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-TEST_TIMEOUT ?= 60
+TEST_TIMEOUT ?= 120
+# At once: most tests wait for servers, and two keep two cores busy.
+TEST_JOBS ?= 2
 
 # Stamps that say what an environment holds; what they depend on renews them.
 DEMO_SET := $(VENV)/.installed-demo
@@ -49,13 +51,13 @@ test: ## check, then the whole suite on every engine here, then with the referen
 
 suite: setup
 	@echo "== tests"
-	@$(BIN)/python -m pytest --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory interop
 
 interop: $(INTEROP_SET)
 	@echo "== tests with the reference"
 	@if [ -e $(INTEROP_SET) ]; then \
-		$(INTEROP_VENV)/bin/python -m pytest --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS) tests/interop; \
+		$(INTEROP_VENV)/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS) tests/interop; \
 	else \
 		echo "*** NOT RUN: the tests with the reference need Python 3.12 or newer. ***"; \
 	fi

@@ -71,6 +71,8 @@ class SqlStore:
             yield from self._room.tasks.insert(tasks[start : start + self._room.insert_chunk])
 
     async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+        if not uniques:
+            return []
         in_order = sorted(uniques, key=lambda unique: unique.key)
         answers = await self._pool.write(
             self._room.unique.insert(in_order, wait_seconds), wait_seconds=wait_seconds
@@ -81,6 +83,8 @@ class SqlStore:
     async def insert_unique_together(
         self, uniques: Sequence[NewUnique], *, wait_seconds: float, passes: int
     ) -> Sequence[Attempt]:
+        if not uniques:
+            return []
         in_order = sorted(uniques, key=lambda unique: unique.key)
         try:
             answers = await self._pool.transact(

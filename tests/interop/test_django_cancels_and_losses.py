@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("django_ox", reason="the reference needs Python 3.12")
 
 import psycopg
+from anyio.lowlevel import cancel_shielded_checkpoint
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError, connection, connections, transaction
 from django_ox.models import OxTask
@@ -65,6 +66,14 @@ async def waits(watcher: Competitor) -> None:
     await eventually(lambda: watcher.waiting_sessions() == 1)
 
 
+async def cancelled(call: asyncio.Future[Any]) -> None:
+    """Cancel it, and see that it hears of that."""
+    call.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not call.done()
+
+
 @servers
 async def test_a_cancelled_call_is_undone_and_the_block_goes_on(bound, competitor: Competitor, watcher: Competitor):
     async with aatomic():
@@ -72,7 +81,7 @@ async def test_a_cancelled_call_is_undone_and_the_block_goes_on(bound, competito
         with competitor.holding(KEY):
             call = asyncio.ensure_future(bound.enqueue_unique(plain, 7))
             await waits(watcher)
-            call.cancel()
+            await cancelled(call)
         with pytest.raises(asyncio.CancelledError):
             await call
         undone = await OxTask.objects.acount()
@@ -91,7 +100,7 @@ async def test_a_cancelled_call_leaves_nothing_that_others_wait_for(
             with competitor.holding(KEY):
                 call = asyncio.ensure_future(bound.enqueue_unique(plain, 7))
                 await waits(watcher)
-                call.cancel()
+                await cancelled(call)
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert (await ox.enqueue_unique(plain, 7)).created
@@ -112,6 +121,8 @@ async def test_a_block_that_is_cancelled_at_each_await_is_rolled_back(
             group.start_soon(block)
             await waits(watcher)
             group.cancel_scope.cancel()
+            for _ in range(5):
+                await cancel_shielded_checkpoint()
 
     assert not await sync_to_async(lambda: connection.in_atomic_block)()
     assert watcher.counts() == (0, 0)

@@ -88,7 +88,8 @@ class AsyncpgCaller(Caller):
         await self._transaction.commit()
 
     async def rollback(self) -> None:
-        await self._transaction.rollback()
+        if self.bindable.is_in_transaction():  # asyncpg refuses it after a COMMIT that failed
+            await self._transaction.rollback()
 
     async def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self.bindable.fetch(_numbered(statement), *values)]

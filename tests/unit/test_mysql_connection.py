@@ -18,6 +18,7 @@ INSERT = Statement("insert_note", "INSERT INTO note (id, text) VALUES (:id, :tex
 UPDATE = Statement("update_note", "UPDATE note SET text = :text WHERE id = :id")
 SELECT = Statement("select_notes", "SELECT id FROM note WHERE id IN :ids AND text LIKE '%x'")
 GET = Statement("get_note", "SELECT text FROM note WHERE id = :id")
+LOCK = Statement("lock_note", "SELECT text FROM note WHERE id = :id FOR UPDATE")
 TWO = Statement("two", "UPDATE note SET text = :text; SELECT id FROM note; COMMIT")
 
 LOST_UNSENT = asyncmy.errors.OperationalError(2006, "MySQL server has gone away")
@@ -195,6 +196,26 @@ async def test_any_other_statement_for_many_rows_is_one_round_trip(connection: C
     assert [sql for sql, _ in server.heard] == [
         "UPDATE note SET text = 'a' WHERE id = 1;UPDATE note SET text = 'b' WHERE id = 2"
     ]
+
+
+async def test_many_looks_are_one(connection: Connection, server: PlayedServer):
+    server.answers = [[[("a",), ("b",)]]]
+
+    result = await connection.execute(GET.many([{"id": 1}, {"id": 2}]))
+
+    assert [sql for sql, _ in server.heard] == [
+        "(SELECT text FROM note WHERE id = 1) UNION ALL (SELECT text FROM note WHERE id = 2)"
+    ]
+    assert list(result.rows) == [("a",), ("b",)]
+
+
+async def test_many_locking_reads_are_one_round_trip(connection: Connection, server: PlayedServer):
+    server.answers = [[[("a",)], [], [("b",)]]]
+
+    result = await connection.execute(LOCK.many([{"id": 1}, {"id": 2}, {"id": 3}]))
+
+    assert [sql.count(";") for sql, _ in server.heard] == [2]
+    assert list(result.rows) == [("a",), ("b",)]
 
 
 async def test_no_rows_are_no_round_trip(connection: Connection, server: PlayedServer):

@@ -336,11 +336,34 @@ class TestClaims:
 
         _, steps = played(
             claims.claim(request(task_paths=["a", "b"], limit=3)),
-            [("find_due", heads), ("begin", 0), ("lock_due", []), ("commit", 0)],
+            [("find_due", heads), ("begin", 0), ("lock_due", []), ("lock_due", []), ("commit", 0)],
         )
 
-        assert steps[2].many is not None
-        assert {row["task_path"]: row["limit"] for row in steps[2].many} == {"a": 1, "b": 2}
+        assert limits_of(steps[2]) == {"a": 1, "b": 2}
+
+    def test_rows_that_others_are_taking_are_made_up_for_from_any_line(self):
+        at = now()
+        heads = [("a", 0, at), ("a", 0, at), ("b", -1, at)]
+
+        _, steps = played(
+            claims.claim(request(task_paths=["a", "b"], limit=2)),
+            [
+                ("find_due", heads),
+                ("begin", 0),
+                ("lock_due", [("1", 0, at)]),
+                ("lock_due", [("1", 0, at), ("2", -1, at), ("3", -1, at)]),
+                ("grant_claims", []),
+            ],
+        )
+
+        assert limits_of(steps[2]) == {"a": 2}
+        assert limits_of(steps[3]) == {"a": 3, "b": 1}
+        assert steps[4].values["ids"] == ("1", "2")
+
+
+def limits_of(step: Step) -> dict[str, int]:
+    assert step.many is not None
+    return {row["task_path"]: row["limit"] for row in step.many}
 
 
 class TestOutcomes:

@@ -152,13 +152,13 @@ class Connection:
         return Result(found, sum(result.count for result in results))
 
     def _texts(self, statement: Statement, rows: Sequence[Values]) -> Iterator[bytes]:
-        """An INSERT gets a list of rows behind its VALUES; any other statement is repeated."""
+        """An INSERT gets a list of rows behind its VALUES, a look is a union of looks, all else is repeated."""
         text, names = statement.format
         head, values, row = text.rpartition(_VALUES)
+        opening, between, closing = (head + values, ",", "") if values else _repeated(text)
         parts = (self._filled(row, names, each).encode() for each in rows)
-        opening, between = ((head + values).encode(), b",") if values else (b"", b";")
         groups = _groups(parts, self._limits.chunk_bytes - len(opening))
-        return (opening + between.join(group) for group in groups)
+        return (opening.encode() + between.encode().join(group) + closing.encode() for group in groups)
 
     def _filled(self, text: str, names: Sequence[str], values: Values) -> str:
         literal = self.raw.literal
@@ -226,9 +226,17 @@ class Connection:
         self.raw.close()
 
 
+def _repeated(text: str) -> tuple[str, str, str]:
+    """What stands before, between and after the repetitions. A union isn't sure to lock in its parts' order."""
+    if text.startswith("SELECT") and "FOR UPDATE" not in text:
+        return "(", ") UNION ALL (", ")"
+    return "", ";", ""
+
+
 def _only_looks(sql: str | bytes) -> bool:
     """Whether it's made of SELECTs: what begins with one here goes on with others, or not at all."""
-    return sql.startswith(b"SELECT" if isinstance(sql, bytes) else "SELECT")
+    start = sql[:7] if isinstance(sql, str) else sql[:7].decode()
+    return start.startswith(("SELECT", "(SELECT"))
 
 
 def _is_short(value: Any) -> bool:

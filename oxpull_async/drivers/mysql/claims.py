@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._procedure import Procedure, Row
 from oxpull_async.drivers._statements import Statement, load_statements
 from oxpull_async.drivers.mysql._rows import claim as read_claim
 from oxpull_async.drivers.mysql._rows import instant, microseconds
@@ -23,6 +24,8 @@ _EXTEND_LEASES = _SQL["extend_leases"]
 _LOCK_UNRUN = _SQL["lock_unrun"]
 _REFUND = _SQL["refund"]
 
+_PATH = 0
+
 
 def probe(request: ClaimRequest) -> None:
     """Nothing to ask first: a claim begins with a look that locks nothing."""
@@ -30,28 +33,40 @@ def probe(request: ClaimRequest) -> None:
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """Look how far each path's line is due, lock as many rows of each, grant them."""
-    shares = yield from _shares(request)
-    if not shares:
+    found = yield _FIND_DUE.many([_due(request, path, request.limit) for path in dict.fromkeys(request.task_paths)])
+    if not found.rows:
         return []
     yield BEGIN()
-    locked = yield _LOCK_DUE.many([_due(request, path, limit) for path, limit in shares.items()])
-    if not locked.rows:
+    ids = yield from _lock_heads(request, found.rows)
+    if not ids:
         yield COMMIT()
         return []
     result = yield _GRANT_CLAIMS(
-        ids=tuple(row[0] for row in locked.rows),
-        worker_id=request.worker_id,
-        lease_microseconds=microseconds(request.lease_seconds),
+        ids=ids, worker_id=request.worker_id, lease_microseconds=microseconds(request.lease_seconds)
     )
     claims = [read_claim(row) for row in result.rows]
     return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
 
 
-def _shares(request: ClaimRequest) -> Procedure[Counter[str]]:
-    """How many of the first rows of all lines together stand in each line."""
-    found = yield _FIND_DUE.many([_due(request, path, request.limit) for path in request.task_paths])
-    heads = sorted(found.rows, key=lambda row: (-row[1], row[2]))
-    return Counter(row[0] for row in heads[: request.limit])
+def _lock_heads(request: ClaimRequest, heads: Sequence[Row]) -> Procedure[tuple[str, ...]]:
+    """The first rows of all lines together; where others are taking those, the next ones of any line."""
+    first = sorted(heads, key=_by_priority_and_age)[: request.limit]
+    shares = Counter(row[_PATH] for row in first)
+    locked = yield from _lock_due(request, shares)
+    missing = len(first) - len(locked)
+    if missing > 0:
+        locked |= yield from _lock_due(request, {row[_PATH]: shares[row[_PATH]] + missing for row in heads})
+    return tuple(sorted(locked, key=lambda id_: _by_priority_and_age((id_, *locked[id_])))[: request.limit])
+
+
+def _lock_due(request: ClaimRequest, limits: Mapping[str, int]) -> Procedure[dict[str, tuple[int, datetime]]]:
+    """By id, each with its priority and age."""
+    result = yield _LOCK_DUE.many([_due(request, path, limit) for path, limit in limits.items()])
+    return {row[0]: (row[1], row[2]) for row in result.rows}
+
+
+def _by_priority_and_age(row: Row) -> tuple[int, datetime]:
+    return -row[1], row[2]
 
 
 def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:

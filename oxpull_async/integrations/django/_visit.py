@@ -88,7 +88,8 @@ class Visit(Generic[T]):
         try:
             return run_sync(self._procedure, self._execute)
         except (ConnectionLost, TransactionRolledBack):
-            raise  # there is nothing left to put right
+            self._open.clear()  # there is nothing left to put right
+            raise
         except BaseException:
             self._close_savepoints()
             raise
@@ -128,10 +129,11 @@ class Visit(Generic[T]):
         return Result(_as_stored(rows) if self._engine == "sqlite" else rows, len(rows))
 
     def _close_savepoints(self) -> None:
-        if self._open:
+        names, self._open = self._open, []
+        if names:
             with suppress(OxpullError):
-                self._fetch(savepoint(SavepointDeed.ROLL_BACK, self._open[0]))
-                self._fetch(savepoint(SavepointDeed.RELEASE, self._open[0]))
+                self._fetch(savepoint(SavepointDeed.ROLL_BACK, names[0]))
+                self._fetch(savepoint(SavepointDeed.RELEASE, names[0]))
 
     def _refuse_more(self) -> None:
         """What the block did before is undone, so what it does from now on must not be committed."""

@@ -14,7 +14,7 @@ ORDER BY priority DESC, enqueued_at LIMIT :limit
 
 -- name: lock_due
 -- Rows that another claimer is taking are passed over.
-SELECT id FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+SELECT id, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
 WHERE {{is_due}}
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 FOR UPDATE SKIP LOCKED

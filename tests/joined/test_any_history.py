@@ -1,0 +1,305 @@
+"""Any history of two callers' transactions, with settling, discarding and deleting between, against a model of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from oxpull_async import EnqueueResult, Oxpull, TransactionRolledBack, UniqueEnqueueRace
+from tests.integration.competitor import Competitor
+from tests.joined.calls import SEND, key_of, own_rows
+from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE, Caller, Handle
+from tests.scale import rounds
+
+T = TypeVar("T")
+
+KEYS = (1, 2, 3)
+CALLERS = (0, 1)
+WAIT_SECONDS = 0.02
+callers = st.sampled_from(CALLERS)
+keys = st.sampled_from(KEYS)
+
+
+@dataclass
+class World:
+    """Rows as one would see them: what is committed, or what a transaction has made of it."""
+
+    statuses: dict[UUID, str] = field(default_factory=dict)
+    locks: dict[int, UUID] = field(default_factory=dict)
+    orders: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Changes:
+    """What a transaction has written so far."""
+
+    tasks: set[UUID] = field(default_factory=set)
+    locks: dict[int, UUID] = field(default_factory=dict)
+    """Keys that were free or stale, and are held by one of `tasks` now."""
+    freed: set[UUID] = field(default_factory=set)
+    """Settled holders whose key was taken over: their rows are locked until the end."""
+    orders: set[int] = field(default_factory=set)
+
+    def copy(self) -> Changes:
+        return Changes(set(self.tasks), dict(self.locks), set(self.freed), set(self.orders))
+
+
+@dataclass
+class Transaction:
+    changes: Changes = field(default_factory=Changes)
+    savepoints: list[Changes] = field(default_factory=list)
+
+
+class Histories(RuleBasedStateMachine):
+    """READ COMMITTED: what every call must answer is known beforehand."""
+
+    level = READ_COMMITTED
+    url: str
+    handle: Handle
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.competitor = Competitor(self.url)
+        self.competitor.be_impatient()
+        self.ox = Oxpull(self.url)
+        self.run(self.ox.open())
+        self.send = self.ox.reference(SEND, unique=True).using(wait=WAIT_SECONDS)
+        self.callers: list[Caller] = [self.handle.make(self.url) for _ in CALLERS]
+        for caller in self.callers:
+            self.run(caller.open())
+        self.world = World()
+        self.open: dict[int, Transaction] = {}
+        self.next_order = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def teardown(self) -> None:
+        try:
+            for number in list(self.open):
+                self.rollback(number)
+            for caller in self.callers:
+                self.run(caller.close())
+            self.run(self.ox.close())
+            for table in ("oxpull_oxpulluniquelock", "django_ox_oxtask", "orders"):
+                self.competitor.run(f"DELETE FROM {table}")
+        finally:
+            self.competitor.close()
+            self.runner.close()
+
+    # Transactions
+
+    @rule(number=callers)
+    def begin_or_go_on(self, number: int) -> None:
+        if number not in self.open:
+            self.run(self.callers[number].begin(self.level))
+            self.open[number] = Transaction()
+            self.begun(number)
+
+    def begun(self, number: int) -> None:
+        """For levels at which that matters."""
+
+    @rule(number=callers)
+    def order(self, number: int) -> None:
+        if transaction := self.open.get(number):
+            self.next_order += 1
+            self.run(self.callers[number].order(self.next_order))
+            transaction.changes.orders.add(self.next_order)
+
+    @rule(number=callers)
+    def set_savepoint(self, number: int) -> None:
+        if transaction := self.open.get(number):
+            self.run(self.callers[number].run(f"SAVEPOINT theirs_{len(transaction.savepoints)}"))
+            transaction.savepoints.append(transaction.changes.copy())
+
+    @rule(number=callers, release=st.booleans())
+    def end_savepoint(self, number: int, release: bool) -> None:
+        transaction = self.open.get(number)
+        if transaction and transaction.savepoints:
+            name = f"theirs_{len(transaction.savepoints) - 1}"
+            before = transaction.savepoints.pop()
+            if not release:
+                self.run(self.callers[number].run(f"ROLLBACK TO SAVEPOINT {name}"))
+                transaction.changes = before
+            self.run(self.callers[number].run(f"RELEASE SAVEPOINT {name}"))
+
+    @rule(number=callers)
+    def commit(self, number: int) -> None:
+        if number in self.open:
+            self.run(self.callers[number].commit())
+            changes = self.open.pop(number).changes
+            self.world.statuses |= dict.fromkeys(changes.tasks, "READY")
+            self.world.locks |= changes.locks
+            self.world.orders |= changes.orders
+
+    @rule(number=callers)
+    def rollback(self, number: int) -> None:
+        if number in self.open:
+            self.run(self.callers[number].rollback())
+            del self.open[number]
+
+    # Enqueue
+
+    @rule(number=callers, key=keys)
+    def enqueue(self, number: int, key: int) -> None:
+        if number in self.open:
+            bound = self.ox.bind(self.callers[number].bindable)
+            self._expect(number, [key], lambda: _alone(bound.enqueue_unique(self.send, key)))
+
+    @rule(number=callers, chosen=st.lists(keys, min_size=1, max_size=5))
+    def enqueue_many(self, number: int, chosen: list[int]) -> None:
+        if number in self.open:
+            bound = self.ox.bind(self.callers[number].bindable)
+            self._expect(number, chosen, lambda: bound.enqueue_unique_many(self.send, [(key,) for key in chosen]))
+
+    def _expect(
+        self, number: int, chosen: list[int], call: Callable[[], Coroutine[Any, Any, list[EnqueueResult]]]
+    ) -> None:
+        changes = self.open[number].changes
+        if any(self._is_taken_by_another(number, key) for key in chosen):
+            with pytest.raises(UniqueEnqueueRace) as caught:
+                self.run(call())
+            assert caught.value.reason == "lock_wait"
+            return
+        results = self.run(call())
+        for key, result in zip(chosen, results, strict=True):
+            holder = self._pending_holder(changes, key)
+            assert result.created == (holder is None)
+            if holder is None:
+                stale = self.world.locks.get(key)
+                changes.freed |= {stale} & set(self.world.statuses) if stale else set()
+                changes.tasks.add(result.id)
+                changes.locks[key] = result.id
+            else:
+                assert result.id == holder
+                assert result.status == self.world.statuses.get(holder, "READY")
+
+    def _pending_holder(self, changes: Changes, key: int) -> UUID | None:
+        holder = changes.locks.get(key) or self.world.locks.get(key)
+        if holder in changes.tasks:
+            return holder
+        return holder if holder and self.world.statuses.get(holder) in ("READY", "RUNNING") else None
+
+    def _is_taken_by_another(self, number: int, key: int) -> bool:
+        if key in self.open[number].changes.locks or self._pending_holder(self.open[number].changes, key):
+            return False
+        return any(key in other.changes.locks for n, other in self.open.items() if n != number)
+
+    # What others do meanwhile
+
+    @precondition(lambda self: self.world.statuses)
+    @rule(choice=st.randoms(use_true_random=False), status=st.sampled_from(["RUNNING", "SUCCESSFUL", "FAILED", "LOST"]))
+    def settle(self, choice: random.Random, status: str) -> None:
+        if (task_id := self._unlocked_task(choice)) and self.world.statuses[task_id] != status:
+            self.competitor.set_task(task_id, status=status)
+            self.world.statuses[task_id] = status
+
+    @precondition(lambda self: self.world.statuses)
+    @rule(choice=st.randoms(use_true_random=False))
+    def discard(self, choice: random.Random) -> None:
+        if task_id := self._unlocked_task(choice):
+            changed = self.run(self.ox.actions.discard(task_id))
+            if changed:
+                self.world.statuses[task_id] = "DISCARDED"
+
+    @precondition(lambda self: self.world.statuses)
+    @rule(choice=st.randoms(use_true_random=False))
+    def delete(self, choice: random.Random) -> None:
+        if task_id := self._unlocked_task(choice):
+            self.competitor.delete_task(task_id)
+            del self.world.statuses[task_id]
+
+    def _unlocked_task(self, choice: random.Random) -> UUID | None:
+        locked = set[UUID]().union(*(transaction.changes.freed for transaction in self.open.values()))
+        free = sorted(set(self.world.statuses) - locked)
+        return choice.choice(free) if free else None
+
+    # Always
+
+    @invariant()
+    def what_is_committed_is_what_the_model_says(self) -> None:
+        assert self.competitor.statuses() == self.world.statuses
+        assert self.competitor.locks() == {key_of(key): task_id for key, task_id in self.world.locks.items()}
+        assert own_rows(self.competitor) == self.world.orders
+
+    @invariant()
+    def every_transaction_sees_its_own_rows(self) -> None:
+        for number, transaction in self.open.items():
+            if self.sees_what_is_committed:
+                assert self.run(self.callers[number].orders()) == self.world.orders | transaction.changes.orders
+
+    sees_what_is_committed = True
+
+
+class SnapshotHistories(Histories):
+    """A snapshot: a call may also be told a race, and leaves the transaction as it was; the rest holds as before."""
+
+    level = REPEATABLE_READ
+    sees_what_is_committed = False
+
+    def begun(self, number: int) -> None:
+        self.run(self.callers[number].look())
+
+    def _expect(
+        self, number: int, chosen: list[int], call: Callable[[], Coroutine[Any, Any, list[EnqueueResult]]]
+    ) -> None:
+        transaction = self.open[number]
+        try:
+            results = self.run(call())
+        except UniqueEnqueueRace as race:
+            assert race.retry in ("call", "transaction")
+            return
+        except TransactionRolledBack:
+            assert self.handle.dialect == "mysql"
+            self.rollback(number)
+            return
+        for key, result in zip(chosen, results, strict=True):
+            if result.created:
+                assert self._pending_holder(transaction.changes, key) is None
+                stale = self.world.locks.get(key)
+                transaction.changes.freed |= {stale} & set(self.world.statuses) if stale else set()
+                transaction.changes.tasks.add(result.id)
+                transaction.changes.locks[key] = result.id
+            else:
+                assert result.id == self._pending_holder(transaction.changes, key)
+
+
+async def _alone(call: Coroutine[Any, Any, EnqueueResult]) -> list[EnqueueResult]:
+    return [await call]
+
+
+@pytest.fixture
+def machine(url: str, handle: Handle) -> Iterator[Callable[[type[Histories]], None]]:
+    def run(kind: type[Histories]) -> None:
+        settings = hypothesis.settings(
+            max_examples=rounds(small=12, full=400), stateful_step_count=rounds(small=30, full=50), deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )  # fmt: skip
+        run_state_machine_as_test(type(kind.__name__, (kind,), {"url": url, "handle": handle}), settings=settings)
+
+    yield run
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", ["asyncpg", "postgresql+psycopg-session"], indirect=True)
+def test_any_history_at_read_committed_goes_as_the_model_says(machine: Callable[[type[Histories]], None]):
+    machine(Histories)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", ["asyncpg", "postgresql+asyncpg-session"], indirect=True)
+@pytest.mark.parametrize("level", [REPEATABLE_READ, SERIALIZABLE])
+def test_any_history_at_a_snapshot_level_leaves_what_it_says(
+    machine: Callable[[type[Histories]], None], level: str
+):
+    machine(type("Histories", (SnapshotHistories,), {"level": level}))
