@@ -39,7 +39,7 @@ def note(number: int) -> None:
 def rows(scale: float) -> list[Row]:
     """All rows, floors first in each group; ``scale`` makes every count smaller or larger."""
     some, many = max(1, round(2_000 * scale)), max(1, round(10_000 * scale))
-    single, crowd, bulk = "floor: one INSERT at a time", "floor: 50 coroutines, pool of 10", "floor: bulk INSERT"
+    single, crowd, bulk = "floor: one INSERT at a time", "floor: 50 coroutines, an INSERT each", "floor: bulk INSERT"
     return [
         Row(single, some, lambda ox, floor: floor.one_after_another),
         Row("plain, one after another", some, _plain, single, 0.85),

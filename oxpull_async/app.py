@@ -191,9 +191,7 @@ class Oxpull(TaskMaker):
         """As ``enqueue``, unique even if the task wasn't declared so. Raises: UniqueEnqueueRace."""
         return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
 
-    async def enqueue_many(
-        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
-    ) -> list[EnqueueResult]:
+    async def enqueue_many(self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
         """One result for each call, in order, in one transaction: all of them or none."""
         return await self.enqueue_calls(task, calls)
 
@@ -379,9 +377,7 @@ async def enqueue_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) 
     return await task.enqueue_many(calls)
 
 
-async def enqueue_unique_many(
-    task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]
-) -> list[EnqueueResult]:
+async def enqueue_unique_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
     """``task.enqueue_unique_many(…)`` as a function."""
     return await task.enqueue_unique_many(calls)
 

@@ -210,9 +210,7 @@ class Store(Protocol):
         """Insert all rows or none. Raises: UniqueViolation where an id exists already."""
         ...
 
-    async def insert_unique(
-        self, uniques: Sequence[NewUnique], *, wait_seconds: float
-    ) -> Sequence[Attempt]:
+    async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
         """Try every key once, in key order, and answer in the order given. The keys must differ.
 
         Waits at most about ``wait_seconds`` for a competitor's open
@@ -280,9 +278,7 @@ class Store(Protocol):
         """Settle READY, WAITING, FAILED and LOST rows as DISCARDED; returns the ids that changed."""
         ...
 
-    async def prune(
-        self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
-    ) -> Pruned:
+    async def prune(self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Pruned:
         """Delete up to ``limit`` settled rows and up to ``limit`` stale locks; ticks lose their reference."""
         ...
 

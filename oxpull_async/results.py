@@ -108,9 +108,7 @@ def duplicate_result(row: TaskRow, source: ResultSource) -> EnqueueResult:
     return result
 
 
-def created_result(
-    task: NewTask, args: list[Any], kwargs: dict[str, Any], source: ResultSource
-) -> EnqueueResult:
+def created_result(task: NewTask, args: list[Any], kwargs: dict[str, Any], source: ResultSource) -> EnqueueResult:
     """The result of a new task row, built from what was written."""
     result = EnqueueResult.model_construct(
         created=True,

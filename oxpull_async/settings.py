@@ -58,9 +58,7 @@ class Settings(BaseModel):
     @classmethod
     def _names(cls, value: Any) -> Any:
         if isinstance(value, str):
-            raise ValueError(
-                f"must be a list of names, not the one string {value!r}"
-            )
+            raise ValueError(f"must be a list of names, not the one string {value!r}")
         return value
 
 

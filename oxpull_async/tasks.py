@@ -114,9 +114,7 @@ class TaskContext(Protocol):
 class Enqueuer(Protocol):
     """Who writes task rows: an ``Oxpull``."""
 
-    async def enqueue_call(
-        self, task: AnyTask, call: Call, *, force_unique: bool = False
-    ) -> EnqueueResult: ...
+    async def enqueue_call(self, task: AnyTask, call: Call, *, force_unique: bool = False) -> EnqueueResult: ...
 
     async def enqueue_calls(
         self, task: AnyTask, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
@@ -137,9 +135,7 @@ class Task(Generic[P, R]):
     without a function, for a task of another code base.
     """
 
-    def __init__(
-        self, function: Callable[..., R] | None, path: str, options: TaskOptions, home: Home
-    ) -> None:
+    def __init__(self, function: Callable[..., R] | None, path: str, options: TaskOptions, home: Home) -> None:
         self.function = function
         self.path = path
         self.options = options

@@ -37,9 +37,7 @@ class PreparedArguments:
     kwargs: dict[str, Any]
 
 
-def prepare_arguments(
-    task_path: str, args: Sequence[object], kwargs: Mapping[str, object]
-) -> PreparedArguments:
+def prepare_arguments(task_path: str, args: Sequence[object], kwargs: Mapping[str, object]) -> PreparedArguments:
     """The arguments of one call, ready to be stored on any engine.
 
     Raises: InvalidArguments naming the argument, the place inside it, and what is wrong.
@@ -148,9 +146,7 @@ def _are_integers_unbounded() -> bool:
     return not 0 < sys.get_int_max_str_digits() <= MAX_INTEGER_DIGITS
 
 
-def _encode_carefully(
-    task_path: str, args: Sequence[object], kwargs: Mapping[str, object]
-) -> tuple[str, str]:
+def _encode_carefully(task_path: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
     levels = MAX_NESTING - 1
     for number, value in enumerate(args, start=1):
         refuse_unstorable(value, f"argument {number}", task_path, levels)

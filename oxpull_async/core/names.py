@@ -38,9 +38,7 @@ def check_priority(value: object) -> int:
     """A whole number from -100 to 100, higher runs first; 5.0 counts as 5. Raises: InvalidTask."""
     whole = _whole(value)
     if whole is None or not MIN_PRIORITY <= whole <= MAX_PRIORITY:
-        raise InvalidTask(
-            f"priority must be a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, not {_shown(value)}"
-        )
+        raise InvalidTask(f"priority must be a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, not {_shown(value)}")
     return whole
 
 
@@ -74,9 +72,7 @@ def check_run_after(value: datetime | Duration, now: datetime) -> datetime:
     Raises: InvalidArguments for a naive datetime, or what isn't an instant at all.
     """
     try:
-        instant = (
-            value if isinstance(value, datetime) else now + timedelta(seconds=seconds(value, "run_after"))
-        )
+        instant = value if isinstance(value, datetime) else now + timedelta(seconds=seconds(value, "run_after"))
         if instant.utcoffset() is not None:
             return instant.astimezone(UTC)
     except OverflowError as error:

@@ -60,9 +60,7 @@ def may_retry(attempts: int, max_attempts: int) -> bool:
     return attempts < max_attempts
 
 
-def decide_failure(
-    error: ErrorRecord, *, attempts: int, max_attempts: int, delay_seconds: float | None
-) -> Settlement:
+def decide_failure(error: ErrorRecord, *, attempts: int, max_attempts: int, delay_seconds: float | None) -> Settlement:
     """A retry while the row's budget lasts and a delay is given, else a failure.
 
     ``attempts`` counts the one that has just failed; no delay means that the task declines a retry.

@@ -57,12 +57,8 @@ OUTCOME_WRITABLE = frozenset({TaskStatus.RUNNING, TaskStatus.LOST})
 TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
     TaskStatus.WAITING: frozenset({TaskStatus.READY, TaskStatus.DISCARDED}),
     TaskStatus.READY: frozenset({TaskStatus.RUNNING, TaskStatus.DISCARDED}),
-    TaskStatus.RUNNING: frozenset(
-        {TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST}
-    ),
-    TaskStatus.LOST: frozenset(
-        {TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.DISCARDED}
-    ),
+    TaskStatus.RUNNING: frozenset({TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST}),
+    TaskStatus.LOST: frozenset({TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.DISCARDED}),
     TaskStatus.FAILED: frozenset({TaskStatus.READY, TaskStatus.DISCARDED}),
     # Reviving a workflow's cancelled node is reserved by the row format; nothing does it yet.
     TaskStatus.DISCARDED: frozenset({TaskStatus.WAITING}),

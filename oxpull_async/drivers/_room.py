@@ -55,7 +55,6 @@ class Pool(Protocol):
         """Run a procedure within a transaction: all of it, or nothing."""
         ...
 
-
     def begin(self) -> AbstractAsyncContextManager[JoinedSession]:
         """A transaction of our own that lasts as long as the block: commits at its end, rolls back on an error."""
         ...
@@ -114,9 +113,7 @@ class ClaimProcedures(Protocol):
 
     def claim(self, request: ClaimRequest) -> Procedure[list[Claim]]: ...
 
-    def renew(
-        self, claims: Sequence[Claim], worker_id: str, lease_seconds: float
-    ) -> Procedure[list[UUID]]: ...
+    def renew(self, claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]: ...
 
     def release(self, claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]: ...
 
@@ -136,9 +133,7 @@ class MaintenanceProcedures(Protocol):
 
     def discard(self, task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]: ...
 
-    def prune_tasks(
-        self, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
-    ) -> Procedure[int]: ...
+    def prune_tasks(self, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Procedure[int]: ...
 
     def prune_locks(self, limit: int) -> Procedure[int]: ...
 
@@ -157,5 +152,3 @@ class Room:
     maintenance: MaintenanceProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""
-
-

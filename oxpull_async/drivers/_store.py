@@ -74,9 +74,7 @@ class SqlStore:
         if not uniques:
             return []
         in_order = sorted(uniques, key=lambda unique: unique.key)
-        answers = await self._pool.write(
-            self._room.unique.insert(in_order, wait_seconds), wait_seconds=wait_seconds
-        )
+        answers = await self._pool.write(self._room.unique.insert(in_order, wait_seconds), wait_seconds=wait_seconds)
         by_key = dict(zip((unique.key for unique in in_order), answers, strict=True))
         return [by_key[unique.key] for unique in uniques]
 
@@ -160,9 +158,7 @@ class SqlStore:
     async def discard(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
         return await self._pool.write(self._room.maintenance.discard(task_ids, now)) if task_ids else []
 
-    async def prune(
-        self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int
-    ) -> Pruned:
+    async def prune(self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Pruned:
         maintenance = self._room.maintenance
         tasks = await self._pool.transact(maintenance.prune_tasks(statuses, finished_before, limit))
         locks = await self._pool.transact(maintenance.prune_locks(limit))

@@ -53,9 +53,7 @@ class Bound:
         """
         return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
 
-    async def enqueue_many(
-        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
-    ) -> list[EnqueueResult]:
+    async def enqueue_many(self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
         """One result for each call, in order: all of them or none, in this transaction."""
         return await self.enqueue_calls(task, calls)
 
@@ -126,4 +124,3 @@ class Bound:
         result = created_result(request.task, request.args, request.kwargs, self._host.reader)
         self.created.append(result)
         return result
-

@@ -50,9 +50,7 @@ class Desk:
         if requests:
             await insert_tasks(self._store, [request.task for request in requests])
 
-    async def insert_unique_many(
-        self, requests: Sequence[Request], *, wait_seconds: float
-    ) -> list[TaskRow | None]:
+    async def insert_unique_many(self, requests: Sequence[Request], *, wait_seconds: float) -> list[TaskRow | None]:
         """Write many unique rows in one transaction: None for each new one, the pending row for the others.
 
         A key's first occurrence is the new one, its repeats find it.

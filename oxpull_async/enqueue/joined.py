@@ -188,7 +188,7 @@ class Joining:
 
 @contextmanager
 def lock_waits_told(task_path: str) -> Iterator[None]:
-    """A wait that ended before any key was tried, where a transaction itself has to wait for its turn, is a race too."""
+    """A wait that ended before any key was tried, where the transaction itself has to wait, is a race too."""
     try:
         yield
     except LockNotAvailable as error:

@@ -34,9 +34,7 @@ class Request:
         return NewUnique(self.key, self.task)
 
 
-def make_request(
-    task: AnyTask, call: Call, *, settings: Settings, unique: Unique | None, now: datetime
-) -> Request:
+def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Unique | None, now: datetime) -> Request:
     """The checked request for one call. Raises: InvalidArguments, InvalidTask."""
     task.bind_arguments(call)
     backend_name = task.options.backend_name or settings.backend_name

@@ -117,9 +117,7 @@ def row_of(task: NewTask) -> TaskRow:
     )
 
 
-async def insert_shared(
-    store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float
-) -> Sequence[Attempt]:
+async def insert_shared(store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
     """One try for calls of many callers in one statement; the same key among them is tried once."""
     first: dict[str, NewUnique] = {}
     for unique in uniques:
@@ -129,9 +127,7 @@ async def insert_shared(
     return [_shared_answer(unique, first, by_key) for unique in uniques]
 
 
-def _shared_answer(
-    unique: NewUnique, first: Mapping[str, NewUnique], answers: Mapping[str, Attempt]
-) -> Attempt:
+def _shared_answer(unique: NewUnique, first: Mapping[str, NewUnique], answers: Mapping[str, Attempt]) -> Attempt:
     winner = first[unique.key]
     answer = answers[unique.key]
     if isinstance(answer, Inserted) and winner is not unique:

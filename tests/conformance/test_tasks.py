@@ -59,7 +59,7 @@ async def test_columns_come_back_as_they_went_in(store: Store, changes: dict[str
     [
         pytest.param(["plain", "é", "漢字", "😀", "\u2028", "\x7f"], {"ключ": "😀"}, id="text"),
         pytest.param(["'", '"', "\\", "\\'", "%", "%s", "?", ":x", "$1", "\n\t\r"], {}, id="quotes"),
-        pytest.param([None, True, False, 0, -1, 2**63, -(2**63), 10**40, 0.1, 1.5e-7], {}, id="scalars"),
+        pytest.param([None, True, False, 0, -1, 2**63, -(2**63), 0.1, 1.5e-7], {}, id="scalars"),
         pytest.param([DEEP], {"a": {"b": [{"c": None}]}}, id="deep"),
         pytest.param([], {}, id="nothing"),
         pytest.param(["null", "", {}, [], {"": None}], {"x": None}, id="emptiness"),

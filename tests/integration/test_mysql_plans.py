@@ -30,7 +30,7 @@ class Access(NamedTuple):
 
     table: str
     kind: str
-    index: str | None
+    key: str | None
     extra: str
 
 
@@ -118,7 +118,7 @@ async def test_rows_are_locked_by_primary_key_and_in_its_order(explain: Explain)
     for name in BY_ID:
         (access,) = await explain(name, values_of(name))
 
-        assert (name, access.index) == (name, "PRIMARY")
+        assert (name, access.key) == (name, "PRIMARY")
         assert access.kind in ("range", "const", "eq_ref"), name
         assert "filesort" not in access.extra, name
         assert "temporary" not in access.extra, name
@@ -129,14 +129,14 @@ async def test_rows_that_a_document_names_are_looked_up_one_by_one(explain: Expl
         document_access, access = await explain(name, values_of(name))
 
         assert (name, document_access.table) == (name, "input")
-        assert (name, access.kind, access.index) == (name, "eq_ref", "PRIMARY")
+        assert (name, access.kind, access.key) == (name, "eq_ref", "PRIMARY")
 
 
 async def test_a_line_is_read_in_its_order(explain: Explain):
     for name in IN_LINE:
         (access,) = await explain(name, values_of(name))
 
-        assert (name, access.index) == (name, "oxpull_async_claim_idx")
+        assert (name, access.key) == (name, "oxpull_async_claim_idx")
         assert access.kind in ("ref", "range"), name
         assert "filesort" not in access.extra, name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from django.db import DatabaseError, connection, connections, transaction
 from django_ox.models import OxTask
 from django_project.databases import lead_django_to
 from django_project.tasks import failing, plain
+from stopping import stopped_at
 
 from oxpull_async import (
     ConnectionLost,
@@ -152,7 +153,7 @@ async def test_a_cancel_at_any_await_leaves_the_block_and_no_savepoint(
         async with aatomic():
             own = [await failing.aenqueue(f"{number} before")]
             first = next(_savepoints._numbers)
-            reached = await _stopped_at(number, call(bound, number), by)
+            reached = await stopped_at(number, call(bound, number), by)
             own.append(await failing.aenqueue(f"{number} after"))
             left = [f"oxpull_{n}" for n in range(first + 1, next(_savepoints._numbers))]
             assert await sync_to_async(_still_open)(left) == []
@@ -163,50 +164,6 @@ async def test_a_cancel_at_any_await_leaves_the_block_and_no_savepoint(
 
     assert 1 < number < 39
     await ox.enqueue_unique(plain, 1)  # nothing is in the way of others
-
-
-async def _stopped_at(number: int, work: Coroutine[Any, Any, Any], by: str) -> bool:
-    """Cancel the work at its await of this number; whether there was one."""
-    if by == "task":
-        steps = Steps(work, number)
-        task = asyncio.ensure_future(steps.run())
-        steps.stop = task.cancel
-        await asyncio.wait([task])
-        assert task.cancelled() == (steps.count >= number), task
-    else:
-        with anyio.CancelScope() as scope:
-            steps = Steps(work, number)
-            steps.stop = scope.cancel
-            await steps
-    return steps.count >= number
-
-
-class Steps:
-    """Awaits something, and calls ``stop`` when that is suspended for the n-th time."""
-
-    stop: Callable[[], object]
-
-    def __init__(self, work: Awaitable[Any], number: int) -> None:
-        self._work, self._number = work.__await__(), number
-        self.count = 0
-
-    async def run(self) -> Any:
-        return await self
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        resume, value = self._work.send, None
-        while True:
-            try:
-                future = resume(value)
-            except StopIteration as end:
-                return end.value
-            self.count += 1
-            if self.count == self._number:
-                self.stop()
-            try:
-                resume, value = self._work.send, (yield future)
-            except BaseException as error:
-                resume, value = self._work.throw, error
 
 
 def _still_open(savepoints: list[str]) -> list[str]:

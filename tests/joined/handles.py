@@ -149,7 +149,6 @@ class AiosqliteCaller(Caller):
     async def run(self, statement: str, *values: Any) -> None:
         await self.bindable.execute_fetchall(statement, values)
 
-
     async def look(self) -> None:
         if not self.bindable.in_transaction:
             await self.run("BEGIN")
@@ -245,7 +244,6 @@ class SqlalchemyCaller(Caller):
 
     async def run(self, statement: str, *values: Any) -> None:
         await self.bindable.execute(*_named(statement, values))
-
 
     async def look(self) -> None:
         if self.driver.startswith("sqlite"):

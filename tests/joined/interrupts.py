@@ -91,7 +91,7 @@ class _Interrupted(Awaitable[T]):
                 self._stop()
             try:
                 value = yield future
-            except BaseException as error:  # noqa: BLE001 - handed on to what is awaited
+            except BaseException as error:
                 resume, value = inner.throw, error
             else:
                 resume = inner.send

@@ -18,7 +18,7 @@ from oxpull_async import Oxpull, UniqueEnqueueRace
 from oxpull_async.enqueue.bound import Bound
 from oxpull_async.tasks import AnyTask
 from tests.eventually import eventually
-from tests.integration.competitor import Competitor, aside
+from tests.integration.competitor import Competitor
 from tests.joined.calls import hold, key_of, no_lock_without_task_nor_task_without_lock, own_rows
 from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, Caller, Handle
 from tests.joined.interrupts import Savepoints, Stop, stopped_at
@@ -185,9 +185,7 @@ async def test_a_cancel_while_waiting_for_a_competitor_ends_the_wait(
     assert competitor.counts() == (0, 0)
 
 
-async def _cancelled_once(
-    work: Coroutine[Any, Any, object], reached: Callable[[], Awaitable[Any]], stop: Stop
-) -> bool:
+async def _cancelled_once(work: Coroutine[Any, Any, object], reached: Callable[[], Awaitable[Any]], stop: Stop) -> bool:
     """Whether the work ended by the cancel that it got once `reached` had returned."""
     if stop == "task":
         task = asyncio.ensure_future(work)

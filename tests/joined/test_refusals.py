@@ -165,6 +165,7 @@ async def test_a_database_without_the_tables_is_refused(
 
 # Anything but a connection or session, before any SQL
 
+
 async def test_what_has_no_transaction_to_join_is_a_type_error_at_once(databases: Databases):
     import asyncpg
 

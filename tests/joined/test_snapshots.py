@@ -59,9 +59,7 @@ async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connecti
 
 # U28
 @pytest.mark.engines("postgres", "mysql")
-async def test_read_committed_never_asks_outside(
-    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
-):
+async def test_read_committed_never_asks_outside(ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor):
     rechecks = Rechecks(ox)
     holder = hold(competitor, 1)
 

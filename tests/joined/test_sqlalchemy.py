@@ -23,8 +23,12 @@ every_session = pytest.mark.parametrize(
     [
         f"{driver}-session"
         for driver in (
-            "postgresql+asyncpg", "postgresql+psycopg", "sqlite+aiosqlite", "mysql+asyncmy", "mysql+aiomysql",
-        )  # fmt: skip
+            "postgresql+asyncpg",
+            "postgresql+psycopg",
+            "sqlite+aiosqlite",
+            "mysql+asyncmy",
+            "mysql+aiomysql",
+        )
     ],
     indirect=True,
 )

@@ -157,7 +157,7 @@ def test_the_mysql_family_goes_by_these_indexes(full_database: Competitor, name:
     for text in filled("mysql", statement_of("mysql", name)):
         if not is_explainable(text):
             continue
-        plan = full_database.rows(f"EXPLAIN {text}")
+        plan = full_database.rows(f"EXPLAIN FORMAT=TRADITIONAL {text}")
         used = {str(value) for row in plan for value in row}
         assert keys <= used, (text, plan)
         assert not [row for row in plan if "ALL" in row and set(row) & {TASKS, LOCKS, "task", "unique_lock"}], plan

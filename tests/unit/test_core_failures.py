@@ -38,7 +38,7 @@ class Broken(Exception):
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
     try:
         raise error from cause
-    except BaseException as caught:  # noqa: BLE001 - to hand it on is the point
+    except BaseException as caught:
         return caught
 
 
@@ -68,9 +68,7 @@ def test_a_nested_class_is_named_by_its_qualified_name() -> None:
 @pytest.mark.parametrize(
     ("name", "stored"), [("TaskTimeout", TASK_TIMEOUT_PATH), ("TaskAbandoned", TASK_ABANDONED_PATH)]
 )
-def test_errors_that_both_sides_know_are_stored_under_the_name_the_other_side_imports(
-    name: str, stored: str
-) -> None:
+def test_errors_that_both_sides_know_are_stored_under_the_name_the_other_side_imports(name: str, stored: str) -> None:
     ours = type(name, (Exception,), {"__module__": "oxpull_async.exceptions"})
 
     assert class_path(ours) == stored == f"django_ox.exceptions.{name}"
@@ -124,9 +122,7 @@ def test_a_capped_text_fits_and_splits_no_character(unit: str, size: int, shift:
         return
     assert MAX_TRACEBACK_BYTES - 7 <= len(data) <= MAX_TRACEBACK_BYTES
     found = [
-        part
-        for part in MARKER.finditer(capped)
-        if TRACEBACK_HEAD_BYTES - 4 < len(capped[: part.start()].encode())
+        part for part in MARKER.finditer(capped) if TRACEBACK_HEAD_BYTES - 4 < len(capped[: part.start()].encode())
     ]
     head, tail = capped[: found[0].start()], capped[found[0].end() :]
     assert whole.startswith(head) and whole.endswith(tail)

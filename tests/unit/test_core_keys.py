@@ -35,9 +35,7 @@ UNSTORABLE = {
     "lone high surrogate",
     "lone low surrogate",
 }
-STORABLE = [
-    vector for vector in HASHED if vector["name"] not in UNSTORABLE and isinstance(vector["kwargs"], dict)
-]
+STORABLE = [vector for vector in HASHED if vector["name"] not in UNSTORABLE and isinstance(vector["kwargs"], dict)]
 MODULES = {
     "array": array,
     "collections": collections,
@@ -75,9 +73,7 @@ def test_all_vectors_are_here() -> None:
 
 @named(HASHED)
 def test_a_key_is_the_one_the_django_side_computes(vector: dict[str, Any]) -> None:
-    key = unique_key(
-        vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"]
-    )
+    key = unique_key(vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"])
 
     assert key == vector["sha256"]
 
@@ -92,9 +88,7 @@ def test_values_without_a_json_form_have_no_key(vector: dict[str, Any]) -> None:
     expected = {"TypeError": TypeError, "ValueError": ValueError}[vector["raises"]]
 
     with pytest.raises(expected) as caught:
-        unique_key(
-            vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"]
-        )
+        unique_key(vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"])
 
     assert type(caught.value) is expected
     assert str(caught.value).startswith(vector["message"].split(";")[0])
@@ -124,9 +118,7 @@ def test_a_key_from_the_texts_is_the_key_from_the_values(args: list[Any], kwargs
     except InvalidArguments:
         return
 
-    from_json = unique_key_from_json(
-        "default", "app.tasks.send", "q", prepared.args_json, prepared.kwargs_json
-    )
+    from_json = unique_key_from_json("default", "app.tasks.send", "q", prepared.args_json, prepared.kwargs_json)
 
     assert from_json == unique_key("default", "app.tasks.send", "q", args, kwargs)
     assert from_json == unique_key_of("default", "app.tasks.send", "q", prepared)

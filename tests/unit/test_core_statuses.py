@@ -43,7 +43,5 @@ def test_every_status_has_its_moves() -> None:
         (TaskStatus.DISCARDED, DISCARDABLE),
     ],
 )
-def test_a_status_is_reached_from_these_and_no_others(
-    target: TaskStatus, sources: frozenset[TaskStatus]
-) -> None:
+def test_a_status_is_reached_from_these_and_no_others(target: TaskStatus, sources: frozenset[TaskStatus]) -> None:
     assert {source for source, targets in TRANSITIONS.items() if target in targets} == sources

@@ -20,8 +20,7 @@ from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Row, Step
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.drivers._statements import Statement
-from oxpull_async.drivers._statements import expanded
+from oxpull_async.drivers._statements import Statement, expanded
 from oxpull_async.exceptions import (
     ConnectionLost,
     OxpullError,

@@ -63,8 +63,6 @@ class Connection:
         self.idle_since: float = 0.0
         self.lost: bool = False
         """Whether a connection of this slot was found broken since it last came to rest."""
-        self.orphan: int | None = None
-        """The server's thread that may still be running a statement whose caller has gone."""
 
     def rest(self) -> None:
         """Remember when it came back to the pool."""
@@ -79,7 +77,14 @@ class Connection:
     @property
     def usable(self) -> bool:
         """Whether it's open, as far as the client knows, and in no transaction."""
-        return bool(self.raw.connected) and not self.raw.get_transaction_status()
+        broken = getattr(self.raw, "_stream_broken", False)  # what the driver's own pool looks at
+        return bool(self.raw.connected) and not broken and not self.raw.get_transaction_status()
+
+    @property
+    def orphan(self) -> int | None:
+        """The server's thread that may be running a statement still, because its caller gave it up."""
+        given_up = not self.raw.connected and not self.lost and not self._is_cut
+        return int(self.raw.thread_id()) if given_up else None
 
     async def execute(self, step: Step) -> Result:
         """Run one step. A BEGIN is only noted, a COMMIT runs to its end, many rows share round trips."""
@@ -107,7 +112,7 @@ class Connection:
         try:
             await shielded(self._query(b"COMMIT"), within=self._limits.statement_seconds)
         except TimeoutError as error:
-            self._abandon()
+            self.raw.close()
             raise ConnectionLost("the MySQL server did not answer a COMMIT in time; its outcome is unknown") from error
 
     async def roll_back(self) -> None:
@@ -118,7 +123,7 @@ class Connection:
         try:
             await shielded(self._query(b"ROLLBACK"), within=_CLEANUP_SECONDS)
         except (TimeoutError, StoreError):
-            self._abandon()
+            self.raw.close()
 
     async def close(self) -> None:
         """Take leave of the server, and close."""
@@ -196,7 +201,7 @@ class Connection:
         try:
             return await self._results(sql, arguments)
         except asyncio.CancelledError:
-            self._abandon()
+            self.raw.close()
             raise
         except DRIVER_ERRORS as error:
             found = classify(error)
@@ -219,11 +224,6 @@ class Connection:
                 rows = await cursor.fetchall()
             if not await cursor.nextset():
                 return Result(rows, len(rows) or changed)
-
-    def _abandon(self) -> None:
-        """Close, and remember whose statement the server may still be running."""
-        self.orphan = self.raw.thread_id()
-        self.raw.close()
 
 
 def _repeated(text: str) -> tuple[str, str, str]:

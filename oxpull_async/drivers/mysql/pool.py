@@ -216,8 +216,9 @@ class Pool:
             self._busy.discard(connection)
             if connection.lost:
                 self._discard_free()  # those at rest beside it have most likely met the same fate
-            if connection.orphan is not None:
-                self._orphans.end(connection.orphan)
+            orphan = connection.orphan
+            if orphan is not None:
+                self._orphans.end(orphan)
             if self._slots is not None and connection.usable:
                 self._keep(connection)
             else:

@@ -96,5 +96,3 @@ def prune_locks(limit: int) -> Procedure[int]:
         return 0
     deleted = yield _DELETE_STALE_LOCKS(keys=[row[0] for row in stale], task_ids=[row[1] for row in stale])
     return deleted.count
-
-

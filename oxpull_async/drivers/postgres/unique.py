@@ -32,9 +32,7 @@ def insert(uniques: Sequence[NewUnique], wait_seconds: float | None) -> Procedur
     return answers
 
 
-def insert_together(
-    uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int
-) -> Procedure[list[Attempt]]:
+def insert_together(uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int) -> Procedure[list[Attempt]]:
     """Every key decided within the transaction that surrounds this; stale locks are taken over."""
     answers, _ = yield from decide(uniques, wait_seconds, passes)
     return answers
@@ -82,9 +80,7 @@ def take_over(request: TakeOver, wait_seconds: float | None) -> Procedure[Attemp
     return answer
 
 
-def _insert(
-    uniques: Sequence[NewUnique], wait_seconds: float | None
-) -> Procedure[tuple[list[Attempt], str]]:
+def _insert(uniques: Sequence[NewUnique], wait_seconds: float | None) -> Procedure[tuple[list[Attempt], str]]:
     if len(uniques) == 1:
         single = yield _INSERT_UNIQUE(**unique_values(uniques[0]), lock_timeout=milliseconds(wait_seconds))
         inserted, level, key, task_id, *row = single.rows[0]

@@ -49,12 +49,7 @@ class Visit(Generic[T]):
         """Raises: TransactionRequired before any SQL, StoreError, TransactionRolledBack."""
         self._wrapper = connections[self._using]
         try:
-            self._require_transaction()
-            with self._wrapper.cursor() as self._cursor:
-                self._begin_for_real()
-                return self._run()
-        except Error as error:
-            raise self._classified(error) from error
+            return self._run_on_connection()
         except (ConnectionLost, TransactionRolledBack):
             self._refuse_more()
             raise
@@ -64,6 +59,15 @@ class Visit(Generic[T]):
         if self._open:
             with suppress(Error), self._wrapper.cursor() as self._cursor:
                 self._close_savepoints()
+
+    def _run_on_connection(self) -> T:
+        try:
+            self._require_transaction()
+            with self._wrapper.cursor() as self._cursor:
+                self._begin_for_real()
+                return self._run()
+        except Error as error:
+            raise self._classified(error) from error
 
     def _require_transaction(self) -> None:
         if not self._wrapper.in_atomic_block and self._wrapper.get_autocommit():
