@@ -12,7 +12,7 @@ from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Room
-from oxpull_async.exceptions import NotOpen
+from oxpull_async.exceptions import NotOpen, WrongDatabase
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
@@ -28,6 +28,9 @@ from oxpull_async.ports import (
     TaskRow,
     Unseen,
 )
+
+
+_NO_TASK = UUID(int=0)
 
 
 class SqlStore:
@@ -58,7 +61,15 @@ class SqlStore:
         await self._pool.close()
 
     async def migrate(self, *, lean: bool = False) -> Sequence[str]:
-        return await self._pool.migrate(lean=lean)
+        steps = await self._pool.migrate(lean=lean)
+        try:
+            await self.get_task(_NO_TASK)
+        except WrongDatabase as error:
+            raise WrongDatabase(
+                f"the queue's tables here were made by an older django-ox, and migrate alters none: {error.__cause__}. "
+                "Run `manage.py migrate` with django-ox 1.9.1 or later first."
+            ) from error
+        return steps
 
     async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
         if len(tasks) <= self._room.insert_chunk:

@@ -129,7 +129,7 @@ class AiosqliteCaller(Caller):
         import aiosqlite
 
         path = self.url.removeprefix("sqlite:///")
-        self.bindable = await aiosqlite.connect(path, isolation_level=self.isolation_level)  # type: ignore[arg-type]
+        self.bindable = await aiosqlite.connect(path, isolation_level=self.isolation_level)
 
     async def close(self) -> None:
         await self.bindable.close()

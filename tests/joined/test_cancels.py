@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -139,7 +140,7 @@ async def test_a_cancel_at_any_await_of_a_recheck_leaves_no_connection_behind(
             break
         assert stopped.ended_rightly, stopped.result
         await _ends_well(caller, competitor, handle, number, savepoints)
-        await eventually(lambda before=before: len(competitor.sessions()) <= before)
+        await eventually(partial(_has_sessions, competitor, before))
         await caller.close()
     else:
         pytest.fail("it never ended")
@@ -235,3 +236,7 @@ async def test_a_timeout_around_the_call_is_a_timeout_and_the_transaction_goes_o
 
     assert competitor.locks() == {key_of(1): result.id}
     assert own_rows(competitor) == {1}
+
+
+def _has_sessions(competitor: Competitor, at_most: int) -> bool:
+    return len(competitor.sessions()) <= at_most
