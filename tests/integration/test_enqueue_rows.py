@@ -99,7 +99,9 @@ async def test_the_functions_do_what_the_methods_do(ox: Oxpull, plain: AnyTask, 
     assert competitor.counts() == (7, 1)
 
 
-@pytest.mark.parametrize("task_id", [uuid4(), "zz", "", str(uuid4()), 5])
+@pytest.mark.parametrize(
+    "task_id", [uuid4(), "zz", "", str(uuid4()), 5], ids=["uuid", "word", "empty", "text", "number"]
+)
 async def test_an_id_without_a_row_is_told_in_one_way(ox: Oxpull, task_id: Any):
     with pytest.raises(TaskResultDoesNotExist, match="UUID" if task_id in ("zz", "", 5) else "no task row"):
         await ox.get_result(task_id)

@@ -46,11 +46,7 @@ class Way:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    named = [
-        name
-        for mark in metafunc.definition.iter_markers("parametrize")
-        for name in str(mark.args[0]).replace(" ", "").split(",")
-    ]
+    named = [name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])]
     if "way" not in metafunc.fixturenames or "way" in named:
         return
     ways = _wanted_ways(metafunc.definition, few="few" in metafunc.fixturenames)
@@ -61,6 +57,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(("way", name), pairs, ids=ids, indirect=True)
             return
     metafunc.parametrize("way", ways, ids=map(str, ways), indirect=True)
+
+
+def _names(argnames: str | tuple[str, ...]) -> list[str]:
+    return argnames.replace(" ", "").split(",") if isinstance(argnames, str) else list(argnames)
 
 
 def _wanted_ways(test: pytest.Item, *, few: bool) -> list[Way]:

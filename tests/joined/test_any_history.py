@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import hypothesis
@@ -17,10 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from oxpull_async import EnqueueResult, Oxpull, TransactionRolledBack, UniqueEnqueueRace
 from tests.integration.competitor import Competitor
 from tests.joined.calls import SEND, key_of, own_rows
-from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE, Caller, Handle
+from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE, Handle
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 KEYS = (1, 2, 3)
 CALLERS = (0, 1)
@@ -61,43 +59,53 @@ class Transaction:
     savepoints: list[Changes] = field(default_factory=list)
 
 
+class Stage:
+    """The callers, the library and a competitor, for all histories of a test."""
+
+    def __init__(self, url: str, handle: Handle) -> None:
+        self.handle = handle
+        self.runner = asyncio.Runner()
+        self.competitor = Competitor(url)
+        self.competitor.be_impatient()
+        self.ox = Oxpull(url)
+        self.runner.run(self.ox.open())
+        self.callers = [handle.make(url) for _ in CALLERS]
+        for caller in self.callers:
+            self.runner.run(caller.open())
+
+    def clear(self) -> None:
+        for table in ("oxpull_oxpulluniquelock", "django_ox_oxtask", "orders"):
+            self.competitor.run(f"DELETE FROM {table}")
+
+    def close(self) -> None:
+        for caller in self.callers:
+            self.runner.run(caller.close())
+        self.runner.run(self.ox.close())
+        self.competitor.close()
+        self.runner.close()
+
+
 class Histories(RuleBasedStateMachine):
     """READ COMMITTED: what every call must answer is known beforehand."""
 
     level = READ_COMMITTED
-    url: str
-    handle: Handle
+    stage: Stage
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.competitor = Competitor(self.url)
-        self.competitor.be_impatient()
-        self.ox = Oxpull(self.url)
-        self.run(self.ox.open())
+        self.run = self.stage.runner.run
+        self.callers = self.stage.callers
+        self.competitor = self.stage.competitor
+        self.ox = self.stage.ox
         self.send = self.ox.reference(SEND, unique=True).using(wait=WAIT_SECONDS)
-        self.callers: list[Caller] = [self.handle.make(self.url) for _ in CALLERS]
-        for caller in self.callers:
-            self.run(caller.open())
         self.world = World()
         self.open: dict[int, Transaction] = {}
         self.next_order = 0
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
-
     def teardown(self) -> None:
-        try:
-            for number in list(self.open):
-                self.end(number)
-            for caller in self.callers:
-                self.run(caller.close())
-            self.run(self.ox.close())
-            for table in ("oxpull_oxpulluniquelock", "django_ox_oxtask", "orders"):
-                self.competitor.run(f"DELETE FROM {table}")
-        finally:
-            self.competitor.close()
-            self.runner.close()
+        for number in list(self.open):
+            self.end(number)
+        self.stage.clear()
 
     # Transactions: a caller's first deed begins one
 
@@ -301,7 +309,7 @@ class SnapshotHistories(Histories):
             assert race.retry in ("call", "transaction")
             return
         except TransactionRolledBack:
-            assert self.handle.dialect == "mysql"
+            assert self.stage.handle.dialect == "mysql"
             self.end(number)
             return
         for key, result in zip(chosen, results, strict=True):
@@ -320,25 +328,28 @@ async def _alone(call: Coroutine[Any, Any, EnqueueResult]) -> list[EnqueueResult
 
 
 @pytest.fixture
-def machine(url: str, handle: Handle) -> Iterator[Callable[[type[Histories]], None]]:
-    def run(kind: type[Histories]) -> None:
-        settings = hypothesis.settings(
-            max_examples=rounds(small=25, full=400), stateful_step_count=rounds(small=30, full=50), deadline=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )  # fmt: skip
-        run_state_machine_as_test(type(kind.__name__, (kind,), {"url": url, "handle": handle}), settings=settings)
+def stage(url: str, handle: Handle) -> Iterator[Stage]:
+    stage = Stage(url, handle)
+    yield stage
+    stage.close()
 
-    yield run
+
+def run(kind: type[Histories], stage: Stage, **attributes: Any) -> None:
+    settings = hypothesis.settings(
+        max_examples=rounds(small=12, full=400), stateful_step_count=rounds(small=30, full=50), deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    run_state_machine_as_test(type(kind.__name__, (kind,), {"stage": stage, **attributes}), settings=settings)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", ["asyncpg", "postgresql+psycopg-session"], indirect=True)
-def test_any_history_at_read_committed_goes_as_the_model_says(machine: Callable[[type[Histories]], None]):
-    machine(Histories)
+def test_any_history_at_read_committed_goes_as_the_model_says(stage: Stage):
+    run(Histories, stage)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", ["asyncpg", "postgresql+asyncpg-session"], indirect=True)
 @pytest.mark.parametrize("level", [REPEATABLE_READ, SERIALIZABLE])
-def test_any_history_at_a_snapshot_level_leaves_what_it_says(machine: Callable[[type[Histories]], None], level: str):
-    machine(type("Histories", (SnapshotHistories,), {"level": level}))
+def test_any_history_at_a_snapshot_level_leaves_what_it_says(stage: Stage, level: str):
+    run(SnapshotHistories, stage, level=level)

@@ -67,7 +67,7 @@ def test_a_method_and_a_nested_function_may_be_tasks(ox: Oxpull):
     assert ox.task(Mail.send).path.endswith(".Mail.send")
 
 
-@pytest.mark.parametrize("function", [lambda: None, 5, "send", None, object()], ids=repr)
+@pytest.mark.parametrize("function", [lambda: None, 5, "send", None, object()], ids=lambda value: type(value).__name__)
 def test_what_has_no_name_is_no_task(ox: Oxpull, function: Any):
     with pytest.raises((InvalidTask, TypeError)):
         ox.task()(function)

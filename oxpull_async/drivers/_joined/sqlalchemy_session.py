@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Row, Step
+from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers._statements import Statement, expanded
 from oxpull_async.exceptions import (
@@ -35,6 +36,7 @@ class SqlalchemySession(StepwiseRunner):
     def __init__(self, handle: AsyncConnection | AsyncSession) -> None:
         self._handle = handle
         self._connection: AsyncConnection | None = handle if isinstance(handle, AsyncConnection) else None
+        self._depths: dict[str, int] = {}
         self._bind = _bind_of(handle)
         self._dialect: Dialect = dialect_of(self._bind.dialect.name, self._bind.dialect.driver)
 
@@ -66,7 +68,7 @@ class SqlalchemySession(StepwiseRunner):
         await self._begin_for_real(connection)
 
     async def execute(self, step: Step) -> Result:
-        text, names = getattr(step.statement, self._dialect.style)
+        text, names = self._text(step.statement)
         parameters: Any
         if step.many is None:
             text, parameters = expanded(text, _parameters(names, step.values))
@@ -74,6 +76,16 @@ class SqlalchemySession(StepwiseRunner):
             parameters = [_parameters(names, values) for values in step.many]
         work = self._executed(text, parameters)
         return await (work if self._dialect.interruptible else shielded(work, within=math.inf))
+
+    def _text(self, statement: Statement) -> tuple[str, tuple[str, ...]]:
+        """SQLAlchemy has asyncpg prepare every text: few names of savepoints make few texts, each prepared once."""
+        if not isinstance(statement, SavepointStatement):
+            text: tuple[str, tuple[str, ...]] = getattr(statement, self._dialect.style)
+            return text
+        depth = self._depths.setdefault(statement.savepoint, len(self._depths) + 1)
+        if statement.deed is SavepointDeed.RELEASE:
+            del self._depths[statement.savepoint]
+        return f"{statement.deed.value} oxpull_{depth}", ()
 
     async def _executed(self, text: str, parameters: Any) -> Result:
         with self._told():
