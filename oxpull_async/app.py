@@ -245,10 +245,10 @@ class Oxpull(TaskMaker):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Bound]:
         """A transaction of our own with the same verbs: commits at the block's end, rolls back on an error."""
+        created: list[EnqueueResult] = []
         async with self._require_open().store.transaction() as joined:
-            bound = Bound(self._bound_host, lambda: joined)
-            yield bound
-        await self._announce(bound.created)
+            yield Bound(self._bound_host, lambda: joined, created.append)
+        await self._announce(created)
 
     # Results
 

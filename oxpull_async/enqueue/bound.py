@@ -36,11 +36,15 @@ class Bound:
     ``"enqueued"`` aren't called: whether the rows last is the caller's to decide.
     """
 
-    def __init__(self, host: BoundHost, join: Callable[[], JoinedStore]) -> None:
+    def __init__(
+        self,
+        host: BoundHost,
+        join: Callable[[], JoinedStore],
+        on_created: Callable[[EnqueueResult], None] | None = None,
+    ) -> None:
         self._host = host
         self._join = join
-        self.created: list[EnqueueResult] = []
-        """The results of the rows that were written so far, for whoever knows when they're committed."""
+        self._on_created = on_created
 
     async def enqueue(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Write a task row in this transaction; a unique task's pending row is found instead."""
@@ -122,5 +126,6 @@ class Bound:
         if row is not None:
             return duplicate_result(row, self._host.reader)
         result = created_result(request.task, request.args, request.kwargs, self._host.reader)
-        self.created.append(result)
+        if self._on_created is not None:
+            self._on_created(result)
         return result

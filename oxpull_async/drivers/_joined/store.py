@@ -143,7 +143,7 @@ class JoinedSqlStore:
             await self._undo(name)
 
     async def _undo(self, name: str) -> None:
-        await shielded(self._session.run(roll_back(name, None)), within=CLEANUP_SECONDS)
+        await _to_its_end(self._session, roll_back(name, None))
 
     async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:
         await self._session.run(self._room.joined.insert_tasks(tasks))
@@ -175,7 +175,17 @@ async def looked_up(session: JoinedSession, procedure: Procedure[T]) -> T:
 
     Outside of any savepoint a statement that is stopped would cost the caller the transaction.
     """
-    return await shielded(session.run(procedure), within=CLEANUP_SECONDS)
+    return await _to_its_end(session, procedure)
+
+
+async def _to_its_end(session: JoinedSession, procedure: Procedure[T]) -> T:
+    try:
+        return await shielded(session.run(procedure), within=CLEANUP_SECONDS)
+    except TimeoutError as error:
+        raise ConnectionLost(
+            f"the bound connection did not answer within {CLEANUP_SECONDS:g} s, so what became of it is not known: "
+            "roll the transaction back"
+        ) from error
 
 
 def _shown(identity: tuple[object, ...]) -> str:
