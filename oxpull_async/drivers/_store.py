@@ -29,7 +29,6 @@ from oxpull_async.ports import (
     Unseen,
 )
 
-
 _NO_TASK = UUID(int=0)
 
 
@@ -52,6 +51,7 @@ class SqlStore:
         await self._pool.open()
         try:
             self._capabilities = await self._pool.describe()
+            await self._callers.identities.learn()
         except BaseException:
             await self._pool.close()
             raise
@@ -69,6 +69,7 @@ class SqlStore:
                 f"the queue's tables here were made by an older django-ox, and migrate alters none: {error.__cause__}. "
                 "Run `manage.py migrate` with django-ox 1.9.1 or later first."
             ) from error
+        await self._callers.identities.learn()
         return steps
 
     async def insert_tasks(self, tasks: Sequence[NewTask]) -> None:

@@ -21,44 +21,9 @@ from tests.eventually import eventually
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "demo", "django_accounts", "django_fleet", "django_views", "fastapi_app", "fastapi_with_worker", "flaky", "look",
+    "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
     "mail_service", "order", "orders_service", "readme", "shop", "test_shop", "unique_keys",
 }  # fmt: skip
-
-DJANGO_PROJECT = """
-import asyncio, sqlite3
-import django
-from django.conf import settings
-
-apps = ["django.contrib.contenttypes", "django.contrib.auth"]
-database = {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.db"}
-settings.configure(DATABASES={"default": database}, INSTALLED_APPS=apps, USE_TZ=True, ROOT_URLCONF="__main__")
-django.setup()
-
-from django.core.management import call_command
-from django.test import AsyncRequestFactory
-from django_views import ox, sign_up
-
-urlpatterns = []
-call_command("migrate", verbosity=0)
-
-async def main():
-    async with ox:
-        await ox.migrate()
-        made = []
-        for name in ("ada", "nobody", "bob"):
-            try:
-                answer = await sign_up(AsyncRequestFactory().get("/", {"name": name}))
-                made.append(b'"created": true' in answer.content)
-            except ValueError as error:
-                made.append(error)
-        print(*made)
-        first = await ox.enqueue(ox.tasks["django_views.send_welcome"], 1)
-        accounts = sqlite3.connect("site.db").execute("SELECT COUNT(*) FROM auth_user").fetchone()[0]
-        print(int(not first.created), accounts)
-
-asyncio.run(main())
-"""
 
 
 def test_every_example_is_run_here() -> None:
@@ -131,13 +96,6 @@ async def test_a_reference_is_unique_like_the_task_it_names(in_examples: Any) ->
     async with fleet.ox:
         await fleet.ox.migrate()
         assert [await fleet.invoice_paid_order(42) for _ in range(2)] == [True, False]
-
-
-def test_an_account_and_its_mail_live_or_die_together_in_django(tmp_path: Path) -> None:
-    pytest.importorskip("django", reason="the extra `django` isn't installed")
-    (tmp_path / "project.py").write_text(DJANGO_PROJECT)
-
-    assert python("project.py", cwd=tmp_path) == "True no such name True\n1 2\n"
 
 
 async def test_a_fastapi_service_enqueues_and_answers(in_examples: Any) -> None:

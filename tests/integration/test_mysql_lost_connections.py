@@ -12,9 +12,10 @@ from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers.mysql import tasks, unique
 from oxpull_async.drivers.mysql.pool import Pool
 from oxpull_async.exceptions import StatementTimeout, StoreError, UniqueViolation
-from oxpull_async.ports import Held, Inserted, Store
+from oxpull_async.ports import Held, Inserted, NewUnique, Store
 from tests.conformance.rows import new_task, new_unique, request, success
 from tests.eventually import eventually
+from tests.integration.cancelling import cancelled_at
 from tests.integration.competitor import Competitor
 from tests.integration.mysql_pools import (
     Opened,
@@ -27,6 +28,7 @@ from tests.integration.mysql_pools import (
     sleeping,
     store,
 )
+from tests.scale import rounds
 
 __all__ = ["opened", "pool", "store"]
 
@@ -109,6 +111,24 @@ async def test_what_waits_for_a_lock_when_it_is_cancelled_takes_no_effect(pool: 
     await eventually(lambda: watcher.open_transactions() == 0)
     assert watcher.counts() == (0, 0)
     watcher.close()
+
+
+async def test_a_client_that_goes_in_the_middle_leaves_lock_and_task_or_neither(pool: Pool, competitor: Competitor):
+    """The server goes on with the rest of what it was sent, although it can't answer any more."""
+    pool._orphans.threads_are_the_servers = False  # nobody stops it
+    candidates = [new_unique(f"{number}") for number in range(rounds(small=60, full=1_000))]
+
+    async def insert(candidate: NewUnique, at: int) -> int:
+        pool._discard_free()  # so that each call has the same awaits: a connection's, the look's, the transaction's
+        return (await cancelled_at(pool.write(unique.insert([candidate], 10)), at, "waiting", "task")).awaits
+
+    last = await insert(candidates.pop(), 1_000)
+    for candidate in candidates:
+        await insert(candidate, last)
+
+    pool._discard_free()
+    await eventually(lambda: competitor.sessions() == [])
+    assert set(competitor.locks().values()) == set(competitor.statuses())
 
 
 class Broken(Exception):

@@ -132,7 +132,8 @@ class Savepoints:
 
     async def still_open(self, caller: Caller) -> list[str]:
         """Leaves the transaction as it is. Asks by releasing them, inside a savepoint of the caller's own."""
-        numbers = {1, 2, 3, *range(self._first + 1, next(_savepoints._numbers))}  # SQLAlchemy's are always the first few
+        # SQLAlchemy has the same few again and again.
+        numbers = {1, 2, 3, *range(self._first + 1, next(_savepoints._numbers))}
         found = []
         for name in (f"oxpull_{number}" for number in numbers):
             await caller.run("SAVEPOINT probe")

@@ -23,7 +23,15 @@ from oxpull_async.enqueue.bound import Bound
 from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor
 from tests.joined.calls import hold
-from tests.joined.handles import HANDLES, READ_COMMITTED, REPEATABLE_READ, Caller, Handle, SqlalchemyCaller, sqlalchemy_url
+from tests.joined.handles import (
+    HANDLES,
+    READ_COMMITTED,
+    REPEATABLE_READ,
+    Caller,
+    Handle,
+    SqlalchemyCaller,
+    sqlalchemy_url,
+)
 from tests.joined.wire import Hops, Wire
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "round-trips.md"
@@ -34,7 +42,7 @@ Call: TypeAlias = Callable[[Bound, AnyTask, int], Coroutine[Any, Any, Any]]
 
 
 @dataclass(frozen=True)
-class Path_:
+class Row:
     """One row of the page's table."""
 
     call: Call
@@ -69,15 +77,15 @@ def _work(send: AnyTask) -> AnyTask:
 
 
 PATHS = {
-    "unique, new": Path_(_single),
-    "unique, duplicate": Path_(_single, holder="READY"),
-    "unique, the key's last task is settled": Path_(_single, holder="FAILED"),
-    "unique, new, `using(wait=…)`": Path_(_bounded),
-    "unique, new, 100 in bulk": Path_(_bulk),
-    "plain": Path_(_plain),
-    "plain, 100 in bulk": Path_(_plain_bulk),
-    "REPEATABLE READ: duplicate": Path_(_single, holder="READY", level=REPEATABLE_READ),
-    "REPEATABLE READ: duplicate, claimed since": Path_(
+    "unique, new": Row(_single),
+    "unique, duplicate": Row(_single, holder="READY"),
+    "unique, the key's last task is settled": Row(_single, holder="FAILED"),
+    "unique, new, `using(wait=…)`": Row(_bounded),
+    "unique, new, 100 in bulk": Row(_bulk),
+    "plain": Row(_plain),
+    "plain, 100 in bulk": Row(_plain_bulk),
+    "REPEATABLE READ: duplicate": Row(_single, holder="READY", level=REPEATABLE_READ),
+    "REPEATABLE READ: duplicate, claimed since": Row(
         _single, holder="READY", level=REPEATABLE_READ, changes_after="RUNNING"
     ),
 }
@@ -112,7 +120,7 @@ async def test_each_path_takes_as_many_round_trips_as_the_page_says(
 
 
 async def _trips(
-    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, wire: Wire | Hops, path: Path_, handle: Handle,
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, wire: Wire | Hops, path: Row, handle: Handle,
     number: int,
 ) -> int:  # fmt: skip
     holder = hold(competitor, number, status=path.holder) if path.holder else None
@@ -156,9 +164,10 @@ async def test_a_session_takes_no_more_round_trips_than_its_connection(
         assert isinstance(caller, SqlalchemyCaller)
         caller.engine = create_async_engine(sqlalchemy_url(wire.url, caller.driver), poolclass=StaticPool)
         await caller._start()
+        numbers = count(1)
         for name in ("unique, new", "unique, duplicate"):
-            for number in range(WARM):
-                trips = await _trips(ox, send, caller, competitor, wire, PATHS[name], handle, hash((name, number)) % 10**6)
+            for _ in range(WARM):
+                trips = await _trips(ox, send, caller, competitor, wire, PATHS[name], handle, next(numbers) * 1000)
             assert str(trips) == _table()[column][name]
         await caller.close()
 

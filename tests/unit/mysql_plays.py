@@ -8,7 +8,7 @@ from uuid import UUID
 
 from oxpull_async._ids import new_id
 from oxpull_async.drivers._procedure import Procedure, Result, Step
-from oxpull_async.exceptions import LockNotAvailable, StoreError
+from oxpull_async.exceptions import LockNotAvailable, StoreError, UniqueViolation
 from oxpull_async.ports import NewUnique
 from tests.conformance.rows import now
 
@@ -57,3 +57,7 @@ def holder(candidate: NewUnique, task_id: UUID | None = None, status: str = "REA
 
 def busy() -> LockNotAvailable:
     return LockNotAvailable("Lock wait timeout exceeded", code=1205)
+
+
+def exists() -> UniqueViolation:
+    return UniqueViolation("Duplicate entry for key 'PRIMARY'", code=1062)

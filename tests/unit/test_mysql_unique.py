@@ -9,7 +9,7 @@ from oxpull_async.drivers.mysql import unique
 from oxpull_async.exceptions import DeadlockDetected, LockNotAvailable, SavepointMissing, UniqueViolation
 from oxpull_async.ports import Held, Inserted, TakeOver, Unseen
 from tests.conformance.rows import new_unique
-from tests.unit.mysql_plays import Answer, busy, holder, played, stored
+from tests.unit.mysql_plays import Answer, busy, exists, holder, played, stored
 
 
 class TestOneKey:
@@ -35,7 +35,12 @@ class TestOneKey:
 
         (answer,), _ = played(
             unique.insert([candidate], 10),
-            [("read_holder", []), ("insert_unique", [(1,)]), ("read_holder", [holder(candidate, winner)])],
+            [
+                ("read_holder", []),
+                ("insert_unique", exists()),
+                ("rollback", 0),
+                ("read_holder", [holder(candidate, winner)]),
+            ],
         )
 
         assert isinstance(answer, Held)
@@ -44,7 +49,13 @@ class TestOneKey:
     def test_a_winner_that_is_gone_again_is_unseen(self):
         (answer,), _ = played(
             unique.insert([new_unique("a")], 10),
-            [("read_holder", []), ("insert_unique", 0), ("read_holder", [])],
+            [
+                ("read_holder", []),
+                ("insert_unique", exists()),
+                ("rollback", 0),
+                ("read_holder", []),
+                ("get_task", []),
+            ],
         )
 
         assert answer == Unseen()
@@ -93,10 +104,18 @@ class TestOneKey:
             )
 
     def test_an_id_that_exists_is_told(self):
+        candidate = new_unique("a")
+
         with pytest.raises(UniqueViolation):
             played(
-                unique.insert([new_unique("a")], 10),
-                [("read_holder", []), ("insert_unique", UniqueViolation("id", code=1062))],
+                unique.insert([candidate], 10),
+                [
+                    ("read_holder", []),
+                    ("insert_unique", exists()),
+                    ("rollback", 0),
+                    ("read_holder", []),
+                    ("get_task", [stored(candidate.task.id)]),
+                ],
             )
 
 

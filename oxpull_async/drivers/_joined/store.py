@@ -32,6 +32,10 @@ class Identities:
         self._own: tuple[object, ...] | None = None
         self._checked: weakref.WeakSet[object] = weakref.WeakSet()
 
+    async def learn(self) -> None:
+        """Ask for our own. Best done beforehand: the caller whose connection is compared may hold the last one."""
+        self._own = await self._room.pool.read(self._room.joined.identify())
+
     async def check(self, session: JoinedSession) -> None:
         """Compare once for each holder. Raises: WrongDatabase."""
         holder = session.identity_holder
@@ -39,7 +43,7 @@ class Identities:
             return
         theirs = await looked_up(session, self._room.joined.identify())
         if theirs != self._own:
-            self._own = await self._room.pool.read(self._room.joined.identify())
+            await self.learn()
         if theirs != self._own:
             raise WrongDatabase(
                 "the bound connection reaches another database than this Oxpull: "
@@ -188,5 +192,5 @@ async def _to_its_end(session: JoinedSession, procedure: Procedure[T]) -> T:
         ) from error
 
 
-def _shown(identity: tuple[object, ...]) -> str:
-    return " / ".join(str(part) for part in identity)
+def _shown(identity: tuple[object, ...] | None) -> str:
+    return " / ".join(str(part) for part in identity or ())

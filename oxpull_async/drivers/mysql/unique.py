@@ -23,10 +23,12 @@ from oxpull_async.drivers.mysql._rows import (
 from oxpull_async.drivers.mysql._transactions import (
     BEGIN,
     COMMIT,
+    ROLLBACK,
     SHORTEST_WAIT_SECONDS,
     repeated,
     repeated_inside,
 )
+from oxpull_async.exceptions import UniqueViolation
 from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, TakeOver, TaskRow, Unseen
 
 _SQL = load_statements(__package__, "unique.sql")
@@ -40,9 +42,9 @@ _READ_HOLDER = _SQL["read_holder"]
 _READ_HOLDERS = _SQL["read_holders"]
 _LOCK_HOLDERS = _SQL["lock_holders"]
 _TAKE_LOCKS_OVER = _SQL["take_locks_over"]
-_INSERT_TASK = load_statements(__package__, "tasks.sql")["insert_task"]
-
-_LOCK_AND_TASK = 2
+_TASKS_SQL = load_statements(__package__, "tasks.sql")
+_INSERT_TASK = _TASKS_SQL["insert_task"]
+_GET_TASK = _TASKS_SQL["get_task"]
 
 
 def insert(uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]:
@@ -64,8 +66,20 @@ def _insert_one(unique: NewUnique, at_once: bool) -> Procedure[Attempt]:
     if not isinstance(seen, Unseen):
         return seen
     statement = _INSERT_UNIQUE_AT_ONCE if at_once else _INSERT_UNIQUE
-    result = yield statement(**unique_values(unique))
-    return Inserted() if result.count == _LOCK_AND_TASK else (yield from _read_holder(unique.key))
+    try:
+        yield statement(**unique_values(unique))
+    except UniqueViolation:
+        yield ROLLBACK()
+        return (yield from _lost(unique))
+    return Inserted()
+
+
+def _lost(unique: NewUnique) -> Procedure[Attempt]:
+    """Whose the key is now; unless it wasn't the key that existed, but the task's id."""
+    seen = yield from _read_holder(unique.key)
+    if isinstance(seen, Unseen) and (yield _GET_TASK(id=unique.task.id.hex)).rows:
+        raise UniqueViolation(f"a task row {unique.task.id} exists already", table="django_ox_oxtask")
+    return seen
 
 
 def _insert_several(uniques: Sequence[NewUnique], at_once: bool) -> Procedure[dict[str, Attempt]]:

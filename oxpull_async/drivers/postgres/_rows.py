@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
 
 
 def task_row(row: Row) -> TaskRow:
-    """The columns of the fragment ``task_row``, in its order."""
-    return TaskRow(*row)
+    """The columns of the fragment ``task_row``, in its order. A caller's connection may have ids as it likes them."""
+    return TaskRow(*row) if isinstance(row[0], UUID) else TaskRow(UUID(str(row[0])), *row[1:])
 
 
 def held(task_id: Any, row: Row) -> Held:
     """A lock's task id beside its holder's columns, all NULL where that row is gone."""
+    if task_id is not None and not isinstance(task_id, UUID):
+        task_id = UUID(str(task_id))
     return Held(task_id, task_row(row) if row[0] is not None else None)
 
 

@@ -1,31 +1,29 @@
--- fragment: into_locks
-INSERT IGNORE INTO oxpull_oxpulluniquelock (`key`, task_id, task_path, queue_name, created_at)
-
--- fragment: into_tasks_if_locked
--- ROW_COUNT() is that of the statement before.
+-- fragment: lock_and_task
+-- The primary keys decide; an error ends the whole. Nothing here may ask how the statement before it went: where the
+-- client has gone meanwhile, the server goes on to COMMIT although it couldn't answer, and ROW_COUNT() is -1.
+INSERT INTO oxpull_oxpulluniquelock (`key`, task_id, task_path, queue_name, created_at)
+VALUES (:key, :id, :task_path, :queue_name, :enqueued_at);
 INSERT INTO django_ox_oxtask (
     id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status,
     run_after, attempts, max_attempts, errors, worker_ids, enqueued_at, lease_epoch
-)
-SELECT :id, :task_path, :args, :kwargs, :queue_name, :priority, :takes_context, :backend_name, 'READY',
+) VALUES (
+    :id, :task_path, :args, :kwargs, :queue_name, :priority, :takes_context, :backend_name, 'READY',
     :run_after, 0, :max_attempts, '[]', '[]', :enqueued_at, 0
-FROM DUAL WHERE ROW_COUNT() = 1
+)
 
 -- name: insert_unique
 -- A transaction in one round trip, for a key that was seen to be free: lock and task, or neither. The locking read
 -- makes waiters queue: those who wait in an INSERT are all but one killed as a deadlock when the holder rolls back.
 BEGIN;
 SELECT 1 FROM oxpull_oxpulluniquelock WHERE `key` = :key FOR UPDATE;
-{{into_locks}} VALUES (:key, :id, :task_path, :queue_name, :enqueued_at);
-{{into_tasks_if_locked}};
+{{lock_and_task}};
 COMMIT
 
 -- name: insert_unique_at_once
 -- The same without waiting for a competitor who holds the key and hasn't committed.
 BEGIN;
 SELECT 1 FROM oxpull_oxpulluniquelock WHERE `key` = :key FOR UPDATE NOWAIT;
-{{into_locks}} VALUES (:key, :id, :task_path, :queue_name, :enqueued_at);
-{{into_tasks_if_locked}};
+{{lock_and_task}};
 COMMIT
 
 -- name: lock_keys
@@ -41,7 +39,8 @@ WHERE `key` IN :keys ORDER BY `key` FOR UPDATE NOWAIT
 
 -- name: insert_lock
 -- One lock row, or none where the key is taken. For many rows the list after VALUES is repeated, in key order.
-{{into_locks}} VALUES (:key, :task_id, :task_path, :queue_name, :created_at)
+INSERT IGNORE INTO oxpull_oxpulluniquelock (`key`, task_id, task_path, queue_name, created_at)
+VALUES (:key, :task_id, :task_path, :queue_name, :created_at)
 
 -- name: read_locks
 -- Which task ids the locks of these keys name; our own uncommitted ones are seen.

@@ -120,6 +120,7 @@ WHERE set_config('lock_timeout', :lock_timeout::text, true) || before.lock_timeo
 SELECT current_setting('transaction_isolation')
 
 -- name: identify
--- Which server, since which start, which database, and which tables the search path finds there.
-SELECT pg_postmaster_start_time()::text, current_database()::text,
+-- Which server, since which start, which database, and which tables the search path finds there. The start as a number:
+-- as a text it would depend on the session's time zone.
+SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text, current_database()::text,
     to_regclass('django_ox_oxtask')::oid::text, to_regclass('oxpull_oxpulluniquelock')::oid::text
