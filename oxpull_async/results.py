@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from oxpull_async.core.statuses import SETTLED, TaskStatus
 from oxpull_async.exceptions import NotOpen, StoreError, TaskFailed
 from oxpull_async.ports import NewTask, TaskRow
+
+R = TypeVar("R", bound="TaskResult")
 
 
 class ResultSource(Protocol):
@@ -96,42 +98,49 @@ class EnqueueResult(TaskResult):
 
 def task_result(row: TaskRow, source: ResultSource) -> TaskResult:
     """A result over a stored row."""
-    result = TaskResult.model_construct(**_fields(row))
-    result._source = source
-    return result
+    return _made(TaskResult, _fields(row), source)
 
 
 def duplicate_result(row: TaskRow, source: ResultSource) -> EnqueueResult:
     """The result of an enqueue that found its task pending: the stored row, whatever was asked for."""
-    result = EnqueueResult.model_construct(created=False, **_fields(row))
-    result._source = source
-    return result
+    return _made(EnqueueResult, {"created": False, **_fields(row)}, source)
 
 
 def created_result(task: NewTask, args: list[Any], kwargs: dict[str, Any], source: ResultSource) -> EnqueueResult:
     """The result of a new task row, built from what was written."""
-    result = EnqueueResult.model_construct(
-        created=True,
-        id=task.id,
-        task_path=task.task_path,
-        args=args,
-        kwargs=kwargs,
-        queue_name=task.queue_name,
-        priority=task.priority,
-        backend_name=task.backend_name,
-        status=TaskStatus.READY,
-        run_after=task.run_after,
-        attempts=0,
-        max_attempts=task.max_attempts,
-        return_value=None,
-        errors=[],
-        worker_ids=[],
-        enqueued_at=task.enqueued_at,
-        started_at=None,
-        last_attempted_at=None,
-        finished_at=None,
-    )
-    result._source = source
+    fields = {
+        "created": True,
+        "id": task.id,
+        "task_path": task.task_path,
+        "args": args,
+        "kwargs": kwargs,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "backend_name": task.backend_name,
+        "status": TaskStatus.READY,
+        "run_after": task.run_after,
+        "attempts": 0,
+        "max_attempts": task.max_attempts,
+        "return_value": None,
+        "errors": [],
+        "worker_ids": [],
+        "enqueued_at": task.enqueued_at,
+        "started_at": None,
+        "last_attempted_at": None,
+        "finished_at": None,
+    }
+    return _made(EnqueueResult, fields, source)
+
+
+def _made(kind: type[R], fields: dict[str, Any], source: ResultSource) -> R:
+    """As ``model_construct`` with every field given, without its search for aliases and defaults, which costs
+    a bulk enqueue a quarter of its time.
+    """
+    result = kind.__new__(kind)
+    object.__setattr__(result, "__dict__", fields)
+    object.__setattr__(result, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(result, "__pydantic_extra__", None)
+    object.__setattr__(result, "__pydantic_private__", {"_source": source})
     return result
 
 

@@ -102,6 +102,8 @@ class Coalescer(Generic[Item, Answer]):
             for call, answer in zip(batch, answers, strict=True):
                 if not call.future.done():
                     call.future.set_result(answer)
+            # Those just answered run first: what they enqueue next shares the next statement.
+            await asyncio.sleep(0)
         finally:
             self._next()
 

@@ -336,7 +336,7 @@ def stage(url: str, handle: Handle) -> Iterator[Stage]:
 
 def run(kind: type[Histories], stage: Stage, **attributes: Any) -> None:
     settings = hypothesis.settings(
-        max_examples=rounds(small=12, full=400), stateful_step_count=rounds(small=30, full=50), deadline=None,
+        max_examples=rounds(small=10, full=400), stateful_step_count=rounds(small=30, full=50), deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )  # fmt: skip
     run_state_machine_as_test(type(kind.__name__, (kind,), {"stage": stage, **attributes}), settings=settings)
@@ -349,7 +349,10 @@ def test_any_history_at_read_committed_goes_as_the_model_says(stage: Stage):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("way", ["asyncpg", "postgresql+asyncpg-session"], indirect=True)
-@pytest.mark.parametrize("level", [REPEATABLE_READ, SERIALIZABLE])
+@pytest.mark.parametrize(
+    ("way", "level"),
+    [("asyncpg", REPEATABLE_READ), ("asyncpg", SERIALIZABLE), ("postgresql+asyncpg-session", REPEATABLE_READ)],
+    indirect=["way"],
+)
 def test_any_history_at_a_snapshot_level_leaves_what_it_says(stage: Stage, level: str):
     run(SnapshotHistories, stage, level=level)

@@ -22,7 +22,7 @@ from oxpull_async.tasks import AnyTask
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
 from tests.joined.calls import hold, key_of, own_rows
-from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, Caller
+from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE, Caller
 from tests.scale import rounds
 
 Callers = Callable[[], Awaitable[Caller]]
@@ -42,9 +42,9 @@ class Rechecks:
         return await self._recheck(keys)
 
 
-# U27
+# U27; the MySQL family has no look that leaves no lock behind, so that there it's asked outside
 async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connection(
-    ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
+    ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
 ):
     rechecks = Rechecks(ox)
     holder = hold(competitor, 1)
@@ -54,7 +54,7 @@ async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connecti
     assert (await ox.bind(caller.bindable).enqueue_unique(send, 1)).id == holder
     await caller.commit()
 
-    assert rechecks.count == 0
+    assert rechecks.count == (1 if (dialect, level) == ("mysql", REPEATABLE_READ) else 0)
 
 
 # U28
@@ -78,8 +78,8 @@ async def test_read_committed_never_asks_outside(ox: Oxpull, send: AnyTask, call
 async def test_a_holder_that_is_being_written_is_returned_as_it_was_without_waiting(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
 ):
-    if dialect == "sqlite":
-        pytest.skip("one writes at a time there")
+    if dialect == "sqlite" or (dialect, level) == ("mysql", SERIALIZABLE):
+        pytest.skip("there it has to be waited for")
     holder = hold(competitor, 1)
 
     await caller.begin(level)
@@ -123,8 +123,10 @@ async def test_a_holder_that_was_settled_and_is_being_written_again_is_not_taken
 
 # U31
 async def test_several_holders_of_which_one_is_being_written_are_returned_as_they_are(
-    ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
+    ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor, dialect: str
 ):
+    if (dialect, snapshot_level) == ("mysql", SERIALIZABLE):
+        pytest.skip("there it has to be waited for")
     holders = [hold(competitor, n) for n in (1, 2, 3)]
 
     await caller.begin(snapshot_level)

@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
 from oxpull_async.exceptions import PoolTimeout
 
 _RELEASE_SECONDS = 2.0
@@ -29,7 +29,7 @@ class Lender:
         """A connection. Raises: PoolTimeout, ConnectionLost."""
         spare, self._spare = self._spare, None
         if spare is not None:
-            if not spare.is_closed():
+            if not is_gone(spare):
                 return spare
             await self._pool.release(spare)
         self._waiting += 1
@@ -47,7 +47,7 @@ class Lender:
 
     async def give_back(self, connection: Any, *, idle: bool) -> None:
         """``idle``: what ran on it has ended well, so that no statement or transaction is left of it."""
-        if idle and self._spare is None and not self._waiting and not connection.is_closed():
+        if idle and self._spare is None and not self._waiting and not is_gone(connection):
             self._spare = connection
         else:
             await self._pool.release(connection, timeout=_RELEASE_SECONDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import asyncpg
 
 from oxpull_async.exceptions import (
@@ -37,6 +39,14 @@ DRIVER_ERRORS: tuple[type[Exception], ...] = (
     OSError,
 )
 """Everything that asyncpg raises; its time-outs are the builtin TimeoutError, an OSError."""
+
+
+def is_gone(connection: Any) -> bool:
+    """Whether the connection is closed; a pool's proxy from which a lost one was taken away says so by an error."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True
 
 
 def classify(error: BaseException, *, closed: bool = False) -> OxpullError:

@@ -13,7 +13,7 @@ from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._lender import Lender
-from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
 from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
 from oxpull_async.ports import Capabilities
@@ -48,7 +48,7 @@ class Connection:
         try:
             rows = await self.raw.fetch(text, *[values[name] for name in names])
         except DRIVER_ERRORS as error:
-            raise classify(error, closed=self.raw.is_closed()) from error
+            raise classify(error, closed=is_gone(self.raw)) from error
         return Result(rows, len(rows))
 
     async def command(self, text: str) -> None:
@@ -56,7 +56,7 @@ class Connection:
         try:
             await self.raw.execute(text)
         except DRIVER_ERRORS as error:
-            raise classify(error, closed=self.raw.is_closed()) from error
+            raise classify(error, closed=is_gone(self.raw)) from error
 
 
 class Pool:
@@ -127,7 +127,7 @@ class Pool:
         try:
             return await migrations.migrate(connection, lean=lean)
         except DRIVER_ERRORS as error:
-            raise classify(error, closed=connection.is_closed()) from error
+            raise classify(error, closed=is_gone(connection)) from error
         finally:
             connection.terminate()
 
@@ -235,7 +235,7 @@ async def commit(connection: Connection, *, within: float) -> None:
 
 async def roll_back(connection: Connection) -> None:
     """End a transaction within a bound, or the connection with it."""
-    if connection.raw.is_closed():
+    if is_gone(connection.raw):
         return
     try:
         await shielded(connection.command("ROLLBACK"), within=_CLEANUP_SECONDS)

@@ -8,7 +8,7 @@ import asyncpg
 
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Step
-from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
 from oxpull_async.exceptions import ConnectionLost, TransactionRequired
 
 
@@ -50,11 +50,11 @@ class AsyncpgSession(StepwiseRunner):
                 return Result((), 0)
             rows = await self._raw.fetch(text, *[step.values[name] for name in names])
         except DRIVER_ERRORS as error:
-            raise classify(error, closed=self._raw.is_closed()) from error
+            raise classify(error, closed=is_gone(self._raw)) from error
         return Result(rows, len(rows))
 
     def abandon(self) -> None:
         self._raw.terminate()
 
     def is_gone(self) -> bool:
-        return bool(self._raw.is_closed())
+        return is_gone(self._raw)
