@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 import anyio
@@ -171,6 +171,10 @@ class Oxpull(TaskMaker):
         """The tasks that can run here, by path."""
         return self._tasks
 
+    @overload
+    def on(self, event: Event, hook: H) -> H: ...
+    @overload
+    def on(self, event: Event, hook: None = None) -> Callable[[H], H]: ...
     def on(self, event: Event, hook: H | None = None) -> Any:
         """Call ``hook`` after each such event: ``ox.on("enqueued", hook)``, or as a decorator.
 
@@ -318,7 +322,7 @@ class Oxpull(TaskMaker):
         except BaseException:
             await store.close()
             raise
-        return _Opened(store, Desk(store), asyncio.get_running_loop())
+        return _Opened(store, Desk(store, patient=max(1, self.settings.pool_size // 2)), asyncio.get_running_loop())
 
     def _lock(self) -> asyncio.Lock:
         """Made anew for each event loop, for a lock belongs to the loop that first waited on it."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from oxpull_async.enqueue.coalescer import Coalescer
+from oxpull_async.enqueue.patience import Patience
 from oxpull_async.enqueue.plain import insert_tasks
 from oxpull_async.enqueue.requests import Request
 from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of
-from oxpull_async.exceptions import PoolTimeout, StoreError
+from oxpull_async.exceptions import PoolTimeout, StoreError, UniqueEnqueueRace
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
 
 SHARED_WAIT_SECONDS = 0.03
@@ -20,8 +22,9 @@ SHARED_WAIT_SECONDS = 0.03
 class Desk:
     """Writes requests to a store. Plain and unique calls never share a statement."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, patient: int = 1) -> None:
         self._store = store
+        self._patience = Patience(store, patient)
         self._plain: Coalescer[NewTask, None] = Coalescer(self._insert_shared_tasks, _size)
         self._unique: Coalescer[NewUnique, Attempt] = Coalescer(self._insert_shared_uniques, _unique_size)
 
@@ -35,15 +38,29 @@ class Desk:
             await insert_tasks(self._store, [task], tried_before=True)
 
     async def insert_unique(self, unique: NewUnique, *, wait_seconds: float) -> Inserted | Held:
-        """Write one unique row, or find the pending one. Raises: UniqueEnqueueRace."""
-        first: Attempt | None
+        """Write one unique row, or find the pending one. Raises: UniqueEnqueueRace.
+
+        A key that turns out to be busy is waited for apart, so that nobody else waits with it.
+        """
+        deadline = time.monotonic() + wait_seconds
+        if not self._patience.knows(unique.key):
+            first = await self._share(unique)
+            try:
+                return await insert_unique(
+                    self._store, unique, wait_seconds=wait_seconds, first=first, lock_seconds=SHARED_WAIT_SECONDS
+                )
+            except UniqueEnqueueRace as race:
+                if race.reason != "lock_wait":
+                    raise
+        return await self._patience.insert_unique(unique, wait_seconds=max(deadline - time.monotonic(), 0.001))
+
+    async def _share(self, unique: NewUnique) -> Attempt | None:
         try:
-            first = await self._unique.submit(unique)
+            return await self._unique.submit(unique)
         except PoolTimeout:
             raise
         except StoreError:
-            first = None
-        return await insert_unique(self._store, unique, wait_seconds=wait_seconds, first=first)
+            return None
 
     async def insert_many(self, requests: Sequence[Request]) -> None:
         """Write many plain rows in one transaction."""
@@ -61,9 +78,21 @@ class Desk:
         if not first:
             return []
         uniques = [request.unique for request in first.values()]
-        answers = await insert_uniques_together(self._store, uniques, wait_seconds=wait_seconds)
-        found = dict(zip(first, answers, strict=True))
+        found = dict(zip(first, await self._insert_together(uniques, wait_seconds), strict=True))
         return [_row(request, first, found) for request in requests]
+
+    async def _insert_together(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Sequence[Inserted | Held]:
+        deadline = time.monotonic() + wait_seconds
+        try:
+            return await insert_uniques_together(
+                self._store, uniques, wait_seconds=wait_seconds, lock_seconds=SHARED_WAIT_SECONDS
+            )
+        except UniqueEnqueueRace as race:
+            if race.reason != "lock_wait":
+                raise
+        left = max(deadline - time.monotonic(), 0.001)
+        async with self._patience.turn(uniques[0].task.task_path, wait_seconds=left) as left:
+            return await insert_uniques_together(self._store, uniques, wait_seconds=left)
 
     async def drain(self) -> None:
         """Wait for the shared statements that are under way."""

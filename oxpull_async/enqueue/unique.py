@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from oxpull_async._contention import retrying
@@ -31,22 +33,27 @@ from oxpull_async.ports import (
 
 
 async def insert_unique(
-    store: Store, unique: NewUnique, *, wait_seconds: float, first: Attempt | None = None
+    store: Store,
+    unique: NewUnique,
+    *,
+    wait_seconds: float,
+    first: Attempt | None = None,
+    lock_seconds: float = math.inf,
 ) -> Inserted | Held:
     """Decide one key: ``Inserted``, or ``Held`` by a pending row.
 
     ``first`` is an answer that a shared statement has given already. Each
     pass is transactions of its own; nothing is held between them.
     Raises: UniqueEnqueueRace after five passes, or when a competitor's open
-    transaction outlasts ``wait_seconds``.
+    transaction outlasts ``wait_seconds``, or ``lock_seconds`` at once.
     """
-    deadline = time.monotonic() + wait_seconds
+    deadline = _Deadline(time.monotonic() + wait_seconds, lock_seconds)
     answer = first
     for attempt in range(1, MAX_PASSES + 1):
         try:
             answer = await _pass(store, unique, deadline, answer)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            _raise_race(unique.task.task_path, error, attempt, wait_seconds)
+            raise_race(unique.task.task_path, error, attempt, wait_seconds)
         if isinstance(answer, Inserted) or (isinstance(answer, Held) and _is_live(answer)):
             return answer
         answer = None
@@ -60,21 +67,21 @@ async def insert_unique(
 
 
 async def insert_uniques_together(
-    store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float
+    store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float, lock_seconds: float = math.inf
 ) -> Sequence[Inserted | Held]:
     """Decide many different keys in one transaction: all rows or none. Raises: UniqueEnqueueRace."""
     task_path = uniques[0].task.task_path
-    deadline = time.monotonic() + wait_seconds
+    deadline = _Deadline(time.monotonic() + wait_seconds, lock_seconds)
 
     async def decide() -> Sequence[Attempt]:
-        left = max(deadline - time.monotonic(), 0.001)
-        return await store.insert_unique_together(uniques, wait_seconds=left, passes=MAX_PASSES)
+        seconds = deadline.lock_seconds()
+        return await store.insert_unique_together(uniques, wait_seconds=seconds, passes=MAX_PASSES)
 
     for attempt in range(1, MAX_PASSES + 1):
         try:
-            answers = await retrying(decide, deadline=deadline)
+            answers = await retrying(decide, deadline=deadline.at)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            _raise_race(task_path, error, attempt, wait_seconds)
+            raise_race(task_path, error, attempt, wait_seconds)
         decided = [_as_ours(answer, unique) for answer, unique in zip(answers, uniques, strict=True)]
         kept = [answer for answer in decided if not isinstance(answer, Unseen)]
         if len(kept) == len(uniques):
@@ -135,32 +142,32 @@ def _shared_answer(unique: NewUnique, first: Mapping[str, NewUnique], answers: M
     return answer
 
 
-async def _pass(store: Store, unique: NewUnique, deadline: float, answer: Attempt | None) -> Attempt:
+async def _pass(store: Store, unique: NewUnique, deadline: _Deadline, answer: Attempt | None) -> Attempt:
     """One look at the key: insert if it's free, else find the holder, else take its lock over."""
     if answer is None:
         answer = await _try(store, unique, deadline)
     answer = _as_ours(answer, unique)
     if isinstance(answer, Unseen):
-        answer = _as_ours(await retrying(lambda: store.read_holder(unique.key), deadline=deadline), unique)
+        answer = _as_ours(await retrying(lambda: store.read_holder(unique.key), deadline=deadline.at), unique)
     if isinstance(answer, Held) and not _is_live(answer):
         stale = TakeOver(unique, answer.task_id)
         answer = _as_ours(await _take_over(store, stale, deadline), unique)
     return answer
 
 
-async def _try(store: Store, unique: NewUnique, deadline: float) -> Attempt:
+async def _try(store: Store, unique: NewUnique, deadline: _Deadline) -> Attempt:
     async def insert() -> Attempt:
-        (answer,) = await store.insert_unique([unique], wait_seconds=_left(deadline))
+        (answer,) = await store.insert_unique([unique], wait_seconds=deadline.lock_seconds())
         return answer
 
-    return await _unless_written(store, unique, retrying(insert, deadline=deadline))
+    return await _unless_written(store, unique, retrying(insert, deadline=deadline.at))
 
 
-async def _take_over(store: Store, stale: TakeOver, deadline: float) -> Attempt:
+async def _take_over(store: Store, stale: TakeOver, deadline: _Deadline) -> Attempt:
     async def take_over() -> Attempt:
-        return await store.take_over(stale, wait_seconds=_left(deadline))
+        return await store.take_over(stale, wait_seconds=deadline.lock_seconds())
 
-    return await _unless_written(store, stale.unique, retrying(take_over, deadline=deadline))
+    return await _unless_written(store, stale.unique, retrying(take_over, deadline=deadline.at))
 
 
 async def _unless_written(store: Store, unique: NewUnique, attempt: Awaitable[Attempt]) -> Attempt:
@@ -171,6 +178,17 @@ async def _unless_written(store: Store, unique: NewUnique, attempt: Awaitable[At
         if await store.get_task(unique.task.id) is None:
             raise
         return Inserted()
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    """The instant (monotonic) by which a call is decided, and how long it may wait for one lock."""
+
+    at: float
+    most: float
+
+    def lock_seconds(self) -> float:
+        return min(self.most, max(self.at - time.monotonic(), 0.001))
 
 
 def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:
@@ -184,11 +202,7 @@ def _is_live(held: Held) -> bool:
     return held.row is not None and is_pending(held.row.status)
 
 
-def _left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0.001)
-
-
-def _raise_race(task_path: str, error: StoreError, attempts: int, wait_seconds: float) -> NoReturn:
+def raise_race(task_path: str, error: StoreError, attempts: int, wait_seconds: float) -> NoReturn:
     if isinstance(error, LockNotAvailable):
         reason, words = "lock_wait", f"another transaction has held its key for more than {wait_seconds:g} s"
     elif isinstance(error, DeadlockDetected):

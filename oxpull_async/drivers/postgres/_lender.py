@@ -24,6 +24,7 @@ class Lender:
         self._wait_seconds = wait_seconds
         self._spare: Any = None
         self._waiting = 0
+        self._is_closing = False
 
     async def take(self) -> Any:
         """A connection. Raises: PoolTimeout, ConnectionLost."""
@@ -47,13 +48,15 @@ class Lender:
 
     async def give_back(self, connection: Any, *, idle: bool) -> None:
         """``idle``: what ran on it has ended well, so that no statement or transaction is left of it."""
-        if idle and self._spare is None and not self._waiting and not is_gone(connection):
+        keep = idle and not self._is_closing
+        if keep and self._spare is None and not self._waiting and not is_gone(connection):
             self._spare = connection
         else:
             await self._pool.release(connection, timeout=_RELEASE_SECONDS)
 
     async def close(self) -> None:
         """Give the spare one back and close the pool."""
+        self._is_closing = True
         spare, self._spare = self._spare, None
         if spare is not None:
             await self._pool.release(spare, timeout=_RELEASE_SECONDS)
