@@ -70,5 +70,5 @@ async def others() -> None:
     plain.using(no_such=1)  # type: ignore[call-arg]
     plain.using(priority="high")  # type: ignore[arg-type]
     Unique(by="order_id")  # type: ignore[arg-type]
-    ox.on("no_such_event")  # type: ignore[arg-type]
+    ox.on("no_such_event")  # type: ignore[call-overload]
     await ox.get_result(5)  # type: ignore[arg-type]
