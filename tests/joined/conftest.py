@@ -195,6 +195,15 @@ def dialect(way: Way) -> str:
 
 
 @pytest.fixture
+def isolates_snapshots(dialect: str, competitor: Competitor) -> bool:
+    """Whether this is a MariaDB where it costs the transaction to touch a row that others have changed since."""
+    if dialect != "mysql":
+        return False
+    found = competitor.rows("SHOW GLOBAL VARIABLES WHERE variable_name = 'innodb_snapshot_isolation'")
+    return bool(found) and found[0][1] == "ON"
+
+
+@pytest.fixture
 def unused_port() -> int:
     """A port where nobody listens."""
     return free_port()

@@ -80,12 +80,12 @@ async def test_every_caller_gets_the_same_key_row_and_values(
 
     await caller.begin()
     found = await ox.bind(caller.bindable).enqueue_unique(send, VALUE)
-    created = await ox.bind(caller.bindable).enqueue_unique(send, [VALUE], n=10**30)
+    created = await ox.bind(caller.bindable).enqueue_unique(send, [VALUE], n=2**64 - 1)
     await caller.commit()
     read = await ox.get_result(created.id)
 
     assert (found.id, found.args, found.enqueued_at) == (ours.id, [VALUE], ours.enqueued_at)
-    assert (read.args, read.kwargs, read.enqueued_at) == ([[VALUE]], {"n": 10**30}, created.enqueued_at)
+    assert (read.args, read.kwargs, read.enqueued_at) == ([[VALUE]], {"n": 2**64 - 1}, created.enqueued_at)
     assert competitor.counts() == (2, 2)
 
 
