@@ -117,7 +117,7 @@ class Joining:
                 answers[key] = self._fresh[key] = found
             elif isinstance(seen, Held) and _is_live(seen) and await self._unchanged([seen]):
                 answers[key] = self._fresh[key] = seen  # a task of this very transaction
-            elif _is_same(seen, found):
+            elif seen == found:
                 answers[key] = Unseen()
             else:
                 raise await self._changed(found)
@@ -212,13 +212,6 @@ def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:
     if isinstance(answer, Held) and answer.task_id == unique.task.id:
         return Inserted()
     return answer
-
-
-def _is_same(seen: Attempt, outside: Attempt) -> bool:
-    """Whether a key that nobody holds is still free in the same way."""
-    if isinstance(seen, Held) and isinstance(outside, Held):
-        return not _is_live(seen) and seen.task_id == outside.task_id
-    return isinstance(seen, Unseen) and isinstance(outside, Unseen)
 
 
 def _is_live(answer: Attempt) -> bool:

@@ -96,5 +96,6 @@ STORIES = [
     ("free", "created"), ("free", "created-and-settled"),
     ("ready", "claimed"), ("ready", "succeeded"), ("ready", "lost"), ("ready", "deleted"), ("ready", "taken-over"),
     ("running", "succeeded"), ("running", "retried"),
-    ("failed", "retried"), ("failed", "taken-over"), ("failed", "deleted"), ("failed", "lock-pruned"),
+    ("failed", "retried"), ("failed", "taken-over"), ("failed", "deleted"), ("failed", "lost"),
+    ("failed", "lock-pruned"),
 ]  # fmt: skip

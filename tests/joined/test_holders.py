@@ -18,7 +18,7 @@ from tests.joined.handles import READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE, 
 # locked, so that a key that was freed since can't be taken there.
 RACES_AT_A_SNAPSHOT = {
     ("free", "created-and-settled"), ("ready", "succeeded"), ("ready", "lost"), ("ready", "deleted"),
-    ("running", "succeeded"), ("failed", "deleted"),
+    ("running", "succeeded"), ("failed", "deleted"), ("failed", "lost"),
 }  # fmt: skip
 stories = pytest.mark.parametrize(("before", "after"), STORIES, ids=["-then-".join(story) for story in STORIES])
 

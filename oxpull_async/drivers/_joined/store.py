@@ -167,8 +167,8 @@ class JoinedSqlStore:
             return True
         if not self._callers.written.has(self._session.connection, task_ids):
             return False
-        # Written here and not to be seen outside: still uncommitted, hence this very transaction's.
-        return not await self._room.pool.recheck(self._room.tasks.get_many(task_ids))
+        # Written over this connection, but maybe in an earlier transaction of it.
+        return await self._room.pool.recheck(self._room.joined.uncommitted(task_ids))
 
     async def isolation_level(self) -> str | None:
         return await looked_up(self._session, self._room.joined.isolation_level())

@@ -19,7 +19,7 @@ from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql import tasks as task_procedures
 from oxpull_async.drivers.mysql._rows import held, lock_values
 from oxpull_async.drivers.mysql.unique import insert_rows, lock_holders, take_locked_over, won_among
-from oxpull_async.exceptions import ConnectionLost, StoreError, TransactionRolledBack
+from oxpull_async.exceptions import ConnectionLost, LockNotAvailable, StoreError, TransactionRolledBack
 from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, NewTask, NewUnique, Unseen
 
 _SQL = load_statements(__package__, "joined.sql")
@@ -32,6 +32,7 @@ _END_TURN = _SQL["end_turn"]
 _READ_LOCK_WAIT = _SQL["read_lock_wait"]
 _INSERT_LOCK = load_statements(__package__, "unique.sql")["insert_lock"]
 _SET_LOCK_WAIT = _SQL["set_lock_wait"]
+_LOCK_TASK_AT_ONCE = _SQL["lock_task_at_once"]
 _IDENTIFY = _SQL["identify"]
 
 _UNKNOWN = frozenset({1193, 1064})  # a variable that this server doesn't have, or nothing where one should be
@@ -80,6 +81,19 @@ def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
     """Never known from inside: a look that takes a lock would keep it until the caller's commit."""
     yield from ()
     return False
+
+
+def uncommitted(task_ids: Sequence[UUID]) -> Procedure[bool]:
+    """A row that can't be read and yet can't be locked was inserted by a transaction that is still open."""
+    if (yield from task_procedures.get_many(task_ids)):
+        return False
+    for task_id in task_ids:
+        try:
+            yield _LOCK_TASK_AT_ONCE(id=task_id.hex)
+        except LockNotAvailable:
+            continue
+        return False
+    return True
 
 
 def isolation_level() -> Procedure[str | None]:

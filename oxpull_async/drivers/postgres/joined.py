@@ -51,6 +51,12 @@ def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
     return True
 
 
+def uncommitted(task_ids: Sequence[UUID]) -> Procedure[bool]:
+    """Needn't be asked: a transaction's own rows are known to be unchanged."""
+    yield from ()
+    return False
+
+
 def isolation_level() -> Procedure[str | None]:
     """One further statement: only for the words of an error."""
     result = yield _ISOLATION_LEVEL()

@@ -45,6 +45,12 @@ def unchanged(task_ids: Sequence[UUID]) -> Procedure[bool]:
     return True
 
 
+def uncommitted(task_ids: Sequence[UUID]) -> Procedure[bool]:
+    """Never asked either."""
+    yield from ()
+    return False
+
+
 def isolation_level() -> Procedure[str | None]:
     """SQLite has but one."""
     yield from ()

@@ -37,6 +37,10 @@ SELECT @@SESSION.innodb_lock_wait_timeout
 -- For the session: the server knows no bound for a transaction.
 SET SESSION innodb_lock_wait_timeout = :seconds
 
+-- name: lock_task_at_once
+-- Refused where another transaction has inserted or changed the row and is still open.
+SELECT id FROM django_ox_oxtask WHERE id = :id FOR UPDATE NOWAIT
+
 -- name: identify
 -- Which server, and which database there.
 SELECT @@hostname, @@port, @@datadir, DATABASE()
