@@ -27,6 +27,7 @@ demo: $(DEMO_SET) ## see it work on SQLite, in a few seconds
 
 setup: $(DEV_SET) $(INTEROP_SET) ## make both environments for development, install MariaDB if we are root
 	@$(BIN)/python -m scripts.ensure_mariadb
+	@$(BIN)/python -m scripts.ensure_pgbouncer
 
 fmt: $(DEV_SET) ## format the code and fix what can be fixed by itself
 	@$(BIN)/ruff check --fix-only --quiet $(CODE)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -295,20 +296,25 @@ async def test_a_deadlock_that_stays_is_a_race_and_the_transaction_goes_on(
     assert own_rows(competitor) == {1, 2}
 
 
+async def _costs_the_transaction(
+    waiting: Coroutine[Any, Any, EnqueueResult], caller: Caller, competitor: Competitor
+) -> None:
+    """A MariaDB that isolates snapshots undoes all of a transaction that has waited for another's commit."""
+    with pytest.raises(TransactionRolledBack):
+        await waiting
+    await caller.rollback()
+    assert own_rows(competitor) == set()
+    assert competitor.counts() == (1, 1)
+
+
 async def _while_waiting(
     ox: Oxpull, send: AnyTask, caller: Caller, somebody_waits: Seen, deed: Callable[[], None]
 ) -> EnqueueResult:
-    """What the caller's enqueue of `SEND(1)` gets that waits until `deed` is done."""
-    results: list[EnqueueResult] = []
-
-    async def wait() -> None:
-        results.append(await ox.bind(caller.bindable).enqueue_unique(send, 1))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(wait)
-        await somebody_waits()
-        await aside(deed)
-    return results[0]
+    """What the caller's enqueue of `SEND(1)` gets, which waits until `deed` is done."""
+    waiting = asyncio.ensure_future(ox.bind(caller.bindable).enqueue_unique(send, 1))
+    await somebody_waits()
+    await aside(deed)
+    return await waiting
 
 
 async def _unless_rolled_back(waiting: Awaitable[EnqueueResult]) -> EnqueueResult | None:

@@ -96,6 +96,7 @@ class JoinedSqlStore:
 
     def __init__(self, session: JoinedSession, callers: Callers, *, own: bool = False) -> None:
         self._session = session
+        self._connection = session.connection
         self._callers = callers
         self._room = callers.room
         self._own = own
@@ -111,7 +112,8 @@ class JoinedSqlStore:
         async with AsyncExitStack() as held:
             await held.enter_async_context(locks.of(session.connection))
             if isinstance(session, IndirectSession):
-                await held.enter_async_context(locks.of(await session.connect()))
+                self._connection = await session.connect()
+                await held.enter_async_context(locks.of(self._connection))
             await session.prepare()
             if not self._own:
                 await self._callers.identities.check(session)
@@ -159,13 +161,13 @@ class JoinedSqlStore:
         joined = await self._session.run(procedure)
         pairs = zip(uniques, joined.answers, strict=True)
         new = [unique.task.id for unique, answer in pairs if isinstance(answer, Inserted)]
-        self._callers.written.note(self._session.connection, new)
+        self._callers.written.note(self._connection, new)
         return joined
 
     async def unchanged(self, task_ids: Sequence[UUID]) -> bool:
         if await self._session.run(self._room.joined.unchanged(task_ids)):
             return True
-        if not self._callers.written.has(self._session.connection, task_ids):
+        if not self._callers.written.has(self._connection, task_ids):
             return False
         # Written over this connection, but maybe in an earlier transaction of it.
         return await self._room.pool.recheck(self._room.joined.uncommitted(task_ids))
