@@ -236,9 +236,10 @@ async def test_a_deadlock_that_ends_with_the_competitor_is_repeated_and_costs_no
     numbers = {key_of(1): 1, key_of(2): 2}
     await caller.begin(level)
     await caller.order(1)
-    await caller.run("SET LOCAL deadlock_timeout = '50ms'")
+    # Looked for once in a wait, so the competitor must be waiting by then.
+    await caller.run("SET LOCAL deadlock_timeout = '2s'")
     competitor.begin()
-    competitor.run("SET LOCAL deadlock_timeout = '30s'")
+    competitor.run("SET LOCAL deadlock_timeout = '50s'")
     competitor.insert_unique(high, task_path=SEND, args=f"[{numbers[high]}]")
     results: list[EnqueueResult] = []
 
