@@ -20,7 +20,7 @@ from oxpull_async import Oxpull
 from oxpull_async.tasks import AnyTask
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
-from tests.integration.shared_database import SharedDatabases, shared_databases
+from tests.integration.shared_database import SharedDatabases, empty_tables, shared_databases
 from tests.joined.calls import SEND
 from tests.joined.handles import HANDLES, LEVELS, ORDERS, READ_COMMITTED, Caller, Handle
 from tests.scale import SCALE
@@ -117,18 +117,35 @@ def handle(way: Way) -> Handle:
     return way.handle
 
 
+@pytest.fixture(scope="session")
+def urls_with_orders() -> set[str]:
+    """The databases in which the callers' table has been made."""
+    return set()
+
+
 @pytest.fixture
-def url(way: Way, shared_databases: SharedDatabases) -> Iterator[str]:
-    """A database with all tables, and one of the caller's, all empty."""
+def competitor(way: Way, shared_databases: SharedDatabases, urls_with_orders: set[str]) -> Iterator[Competitor]:
+    """Another client of the same database, over another driver. All tables are empty."""
     url = shared_databases.url(way.engine)
     with Competitor(url) as competitor:
-        competitor.run(ORDERS)
-    yield url
-    with Competitor(url) as competitor:
-        competitor.be_impatient()
-        with contextlib.suppress(Exception):  # what keeps it busy is told by the next line
-            competitor.run("DELETE FROM orders")
-    shared_databases.empty(way.engine)
+        if url not in urls_with_orders:
+            competitor.run(ORDERS)
+            urls_with_orders.add(url)
+        yield competitor
+    try:
+        with Competitor(url) as cleaner:
+            cleaner.be_impatient()
+            cleaner.run("DELETE FROM orders")
+            empty_tables(cleaner)
+    except Exception:
+        shared_databases.empty(way.engine)  # gives up a database that a test has left a transaction in
+        raise
+
+
+@pytest.fixture
+def url(competitor: Competitor) -> str:
+    """A database with all tables, and one of the caller's, all empty."""
+    return competitor.url
 
 
 @pytest.fixture
@@ -165,13 +182,6 @@ async def new_caller(way: Way, url: str) -> AsyncIterator[Callable[[], Awaitable
 async def caller(new_caller: Callable[[], Awaitable[Caller]]) -> Caller:
     """Somebody with a connection of their own, in no transaction yet."""
     return await new_caller()
-
-
-@pytest.fixture
-def competitor(url: str) -> Iterator[Competitor]:
-    """Another client of the same database, over another driver."""
-    with Competitor(url) as competitor:
-        yield competitor
 
 
 @pytest.fixture
