@@ -31,12 +31,13 @@ async def retrying(operation: Callable[[], Awaitable[T]], *, deadline: float | N
     no further try begins after it. The last error is raised when the tries are
     spent.
     """
-    failures: Counter[type[StoreError]] = Counter()
+    failures: Counter[type[StoreError]] | None = None
     while True:
         try:
             return await operation()
         except (DeadlockDetected, SerializationFailure, ConnectionLost) as error:
             kind = type(error)
+            failures = Counter() if failures is None else failures
             failures[kind] += 1
             out_of_time = deadline is not None and time.monotonic() >= deadline
             if failures[kind] >= _ATTEMPTS[kind] or out_of_time:

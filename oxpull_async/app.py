@@ -218,7 +218,9 @@ class Oxpull(TaskMaker):
             if isinstance(answer, Held):
                 assert answer.row is not None
                 return duplicate_result(answer.row, self._reader)
-        return (await self._created([request]))[0]
+        result = created_result(request.task, request.args, request.kwargs, self._reader)
+        await self._announce((result,))
+        return result
 
     async def enqueue_calls(
         self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False

@@ -148,8 +148,8 @@ def _fields(row: TaskRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "task_path": row.task_path,
-        "args": json.loads(row.args),
-        "kwargs": json.loads(row.kwargs),
+        "args": _list(row.args),
+        "kwargs": {} if row.kwargs == "{}" else json.loads(row.kwargs),
         "queue_name": row.queue_name,
         "priority": row.priority,
         "backend_name": row.backend_name,
@@ -158,24 +158,31 @@ def _fields(row: TaskRow) -> dict[str, Any]:
         "attempts": row.attempts,
         "max_attempts": row.max_attempts,
         "return_value": None if row.return_value is None else json.loads(row.return_value),
-        "errors": json.loads(row.errors),
-        "worker_ids": json.loads(row.worker_ids),
-        "enqueued_at": row.enqueued_at.astimezone(UTC),
+        "errors": _list(row.errors),
+        "worker_ids": _list(row.worker_ids),
+        "enqueued_at": _utc(row.enqueued_at),
         "started_at": _utc(row.started_at),
         "last_attempted_at": _utc(row.last_attempted_at),
         "finished_at": _utc(row.finished_at),
     }
 
 
+def _list(text: str) -> Any:
+    return [] if text == "[]" else json.loads(text)
+
+
 def _utc(instant: datetime | None) -> datetime | None:
     """A caller's connection may have read it in another time zone."""
-    return None if instant is None else instant.astimezone(UTC)
+    return instant if instant is None or instant.tzinfo is UTC else instant.astimezone(UTC)
+
+
+_STATUSES = {str(status): status for status in TaskStatus}
 
 
 def _status(row: TaskRow) -> TaskStatus:
     try:
-        return TaskStatus(row.status)
-    except ValueError:
+        return _STATUSES[row.status]
+    except KeyError:
         raise StoreError(
             f"task row {row.id} has the status {row.status!r}, which this version of oxpull_async doesn't know"
         ) from None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from json import JSONDecoder, JSONEncoder
+from typing import Any, NamedTuple
 
 from oxpull_async.core.storable import (
     MAX_INTEGER_DIGITS,
@@ -20,12 +20,15 @@ from oxpull_async.core.storable import (
 )
 from oxpull_async.exceptions import InvalidArguments
 
+# What json.dumps and json.loads come down to, without the way there.
+_write = JSONEncoder().encode
+_read = JSONDecoder().raw_decode
+
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024 - 64 * 1024
 """What fits into one packet of a MariaDB with its defaults, with room for the rest of the row."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedArguments:
+class PreparedArguments(NamedTuple):
     """Arguments as they will be stored, and as a reader of the row will get them.
 
     ``args`` and ``kwargs`` share nothing with what the caller passed.
@@ -51,8 +54,8 @@ def prepare_arguments(task_path: str, args: Sequence[object], kwargs: Mapping[st
     return PreparedArguments(
         args_json,
         kwargs_json,
-        json.loads(args_json) if args else [],
-        json.loads(kwargs_json) if kwargs else {},
+        _read(args_json)[0] if args else [],
+        _read(kwargs_json)[0] if kwargs else {},
     )
 
 
@@ -109,7 +112,7 @@ def refuse_unstorable(value: object, where: str, owner: str = "", levels: int = 
 def _plain_text(value: object) -> str | None:
     """The JSON text, or None where it takes a closer look to know whether it may be stored."""
     try:
-        text = json.dumps(value)
+        text = _write(value)
     except (TypeError, ValueError, RecursionError):
         return None
     return None if _is_suspicious(text, value) else text

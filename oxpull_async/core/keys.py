@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from json import JSONEncoder
 
@@ -39,7 +40,9 @@ def unique_key_from_json(backend: str, task_path: str, queue: str, args_json: st
 
 def unique_key_of(backend: str, task_path: str, queue: str, prepared: PreparedArguments) -> str:
     """``unique_key`` of arguments that are prepared, and not changed since: the quickest way to it."""
-    return _hash(_canonical([backend, task_path, queue, prepared.args, prepared.kwargs]))
+    args = _compact(prepared.args_json, prepared.args)
+    kwargs = _compact(prepared.kwargs_json, prepared.kwargs)
+    return _hash(f"{_opening(backend, task_path, queue)}{args},{kwargs}]")
 
 
 def own_key(backend: str, task_path: str, queue: str, scope_name: str, value: object) -> str:
@@ -60,6 +63,19 @@ def window_start(now: datetime, window_seconds: float) -> datetime:
         raise ValueError(f"a window must be at least a microsecond, not {window_seconds} seconds")
     elapsed = (now - _EPOCH) // _MICROSECOND
     return _EPOCH + (elapsed - elapsed % width) * _MICROSECOND
+
+
+@lru_cache(maxsize=1024)
+def _opening(backend: str, task_path: str, queue: str) -> str:
+    """The part of a key's text that all calls of a task share."""
+    return _canonical([backend, task_path, queue])[:-1] + ","
+
+
+def _compact(text: str, value: object) -> str:
+    """The canonical text of a value whose JSON text is at hand: the same where that has no separator to shorten,
+    for then it has no keys to sort either.
+    """
+    return text if ", " not in text and ": " not in text else _canonical(value)
 
 
 def _digest(parts: list[object]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from oxpull_async.exceptions import StoreError
 
@@ -27,8 +27,7 @@ Row: TypeAlias = Sequence[Any]
 Values: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One statement to run. With ``many`` it runs once for each of them, and returns no rows."""
 
     statement: Statement
@@ -36,7 +35,7 @@ class Step:
     many: Sequence[Values] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """What a statement gave: its rows, and how many rows it returned or changed."""
 

@@ -9,9 +9,10 @@ room. A parameter is written ``:name``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from oxpull_async.drivers._procedure import Step
@@ -57,6 +58,14 @@ class Statement:
 
         text = _TOKEN.sub(number, self.text)
         return text, tuple(order)
+
+    @cached_property
+    def dollar_call(self) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]]]:
+        """As ``numeric_dollar``, with what takes the values out in their order."""
+        text, names = self.numeric_dollar
+        if len(names) > 1:
+            return text, itemgetter(*names)
+        return text, lambda values: [values[name] for name in names]
 
     @cached_property
     def qmark(self) -> tuple[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
@@ -83,12 +83,15 @@ class SqlStore:
             yield from self._room.tasks.insert(tasks[start : start + self._room.insert_chunk])
 
     async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
-        if not uniques:
-            return []
+        if len(uniques) <= 1:
+            return await self._insert_in_order(uniques, wait_seconds) if uniques else []
         in_order = sorted(uniques, key=lambda unique: unique.key)
-        answers = await self._pool.write(self._room.unique.insert(in_order, wait_seconds), wait_seconds=wait_seconds)
+        answers = await self._insert_in_order(in_order, wait_seconds)
         by_key = dict(zip((unique.key for unique in in_order), answers, strict=True))
         return [by_key[unique.key] for unique in uniques]
+
+    def _insert_in_order(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Awaitable[Sequence[Attempt]]:
+        return self._pool.write(self._room.unique.insert(uniques, wait_seconds), wait_seconds=wait_seconds)
 
     async def insert_unique_together(
         self, uniques: Sequence[NewUnique], *, wait_seconds: float, passes: int

@@ -2,8 +2,9 @@
 
 The first caller runs at once. While its statement is under way, further calls
 gather, and the next statement carries all of them; so a lone caller pays
-nothing and a crowd pays one round trip together. Each caller is answered only
-when its row is durable.
+nothing and a crowd pays one round trip together. When many have gathered, a
+second statement sets out beside the first, so that the database works while
+this process prepares. Each caller is answered only when its row is durable.
 
 A shared statement may not wait long for a competitor, since everybody waits
 with it: whoever shared in one that failed is told so, and goes alone.
@@ -21,6 +22,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 MAX_ROWS = 200
+MANY_ROWS = 16
+"""So many gathered calls are worth a second statement beside the first."""
 MAX_BYTES = 1_000_000
 
 
@@ -38,9 +41,9 @@ class Coalescer(Generic[Item, Answer]):
     ) -> None:
         self._run = run
         self._size_of = size_of
-        self._busy = False
+        self._under_way = 0
         self._gathered: deque[_Call[Item, Answer]] = deque()
-        self._flusher: asyncio.Task[None] | None = None
+        self._flushers: set[asyncio.Task[None]] = set()
         self._rest: asyncio.Future[None] | None = None
 
     async def submit(self, item: Item) -> Answer:
@@ -49,9 +52,9 @@ class Coalescer(Generic[Item, Answer]):
         Raises whatever that statement raised; the caller then runs the item
         alone. A cancel before the statement begins withdraws the item.
         """
-        if self._busy:
+        if self._under_way:
             return await self._gather(item)
-        self._busy = True
+        self._under_way += 1
         try:
             (answer,) = await self._run([item])
             return answer
@@ -60,7 +63,7 @@ class Coalescer(Generic[Item, Answer]):
 
     async def drain(self) -> None:
         """Wait until every call made so far has its answer."""
-        while self._busy:
+        while self._under_way:
             if self._rest is None:
                 self._rest = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._rest])
@@ -68,18 +71,23 @@ class Coalescer(Generic[Item, Answer]):
     async def _gather(self, item: Item) -> Answer:
         call: _Call[Item, Answer] = _Call(item, asyncio.get_running_loop().create_future())
         self._gathered.append(call)
+        if self._under_way == 1 and len(self._gathered) >= MANY_ROWS:
+            self._under_way += 1
+            self._next()
         return await call.future
 
     def _next(self) -> None:
         """Begin the next statement in a task of its own, so that no caller's cancel can end it."""
         batch = self._take()
-        if not batch:
-            self._busy = False
-            rest, self._rest = self._rest, None
-            if rest is not None:
-                rest.set_result(None)
+        if batch:
+            flusher = asyncio.get_running_loop().create_task(self._flush(batch))
+            self._flushers.add(flusher)
+            flusher.add_done_callback(self._flushers.discard)
             return
-        self._flusher = asyncio.get_running_loop().create_task(self._flush(batch))
+        self._under_way -= 1
+        if not self._under_way and self._rest is not None:
+            rest, self._rest = self._rest, None
+            rest.set_result(None)
 
     def _take(self) -> list[_Call[Item, Answer]]:
         batch: list[_Call[Item, Answer]] = []

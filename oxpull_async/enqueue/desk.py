@@ -11,7 +11,7 @@ from oxpull_async.enqueue.coalescer import Coalescer
 from oxpull_async.enqueue.patience import Patience
 from oxpull_async.enqueue.plain import insert_tasks
 from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of
+from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of, verdict
 from oxpull_async.exceptions import PoolTimeout, StoreError, UniqueEnqueueRace
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
 
@@ -45,6 +45,8 @@ class Desk:
         deadline = time.monotonic() + wait_seconds
         if not self._patience.knows(unique.key):
             first = await self._share(unique)
+            if (decided := verdict(first, unique)) is not None:
+                return decided
             try:
                 return await insert_unique(
                     self._store, unique, wait_seconds=wait_seconds, first=first, lock_seconds=SHARED_WAIT_SECONDS

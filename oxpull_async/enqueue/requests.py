@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from oxpull_async._ids import new_id
 from oxpull_async.core.arguments import PreparedArguments, prepare_arguments
@@ -17,8 +16,7 @@ from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call, Unique
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A row to write, its unique key if it has one, and the arguments for the caller's result."""
 
     task: NewTask

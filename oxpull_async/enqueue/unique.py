@@ -54,8 +54,8 @@ async def insert_unique(
             answer = await _pass(store, unique, deadline, answer)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
             raise_race(unique.task.task_path, error, attempt, wait_seconds)
-        if isinstance(answer, Inserted) or (isinstance(answer, Held) and _is_live(answer)):
-            return answer
+        if (decided := verdict(answer, unique)) is not None:
+            return decided
         answer = None
     raise UniqueEnqueueRace(
         f"unique enqueue of {unique.task.task_path} was undecided after {MAX_PASSES} attempts: its key changed hands "
@@ -64,6 +64,14 @@ async def insert_unique(
         retry="call",
         attempts=MAX_PASSES,
     )
+
+
+def verdict(answer: Attempt | None, unique: NewUnique) -> Inserted | Held | None:
+    """The answer, if it decides the key: inserted, or held by a pending row."""
+    if answer is None or isinstance(answer, Unseen):
+        return None
+    answer = _as_ours(answer, unique)
+    return answer if isinstance(answer, Inserted) or (isinstance(answer, Held) and _is_live(answer)) else None
 
 
 async def insert_uniques_together(
@@ -126,6 +134,8 @@ def row_of(task: NewTask) -> TaskRow:
 
 async def insert_shared(store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
     """One try for calls of many callers in one statement; the same key among them is tried once."""
+    if len(uniques) == 1:
+        return await store.insert_unique(uniques, wait_seconds=wait_seconds)
     first: dict[str, NewUnique] = {}
     for unique in uniques:
         first.setdefault(unique.key, unique)

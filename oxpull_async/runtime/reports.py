@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from uuid import UUID
 
 from oxpull_async._contention import retrying
@@ -62,8 +61,7 @@ class Reports:
 def _settled(row: TaskRow, outcome: Outcome) -> TaskRow:
     """The row as the outcome leaves it, even if an operator has moved it on meanwhile."""
     settlement = outcome.settlement
-    return replace(
-        row,
+    return row._replace(
         status=settlement.status,
         return_value=settlement.return_value,
         errors=outcome.errors,

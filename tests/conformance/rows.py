@@ -27,7 +27,7 @@ def new_task(**changes: Any) -> NewTask:
         id=new_id(), task_path=PATH, args="[1]", kwargs="{}", queue_name="default", priority=0,
         takes_context=False, backend_name="default", run_after=None, max_attempts=3, enqueued_at=now(),
     )  # fmt: skip
-    return replace(task, **changes)
+    return task._replace(**changes)
 
 
 def new_unique(key: str, **changes: Any) -> NewUnique:

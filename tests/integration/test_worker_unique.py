@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -53,7 +52,7 @@ async def test_a_duplicate_changes_nothing_of_the_running_row(ox: Oxpull):
 
     assert before is not None
     assert after is not None
-    assert asdict(after) == asdict(before)
+    assert after == before
     assert stage.arrivals == 1
 
 

@@ -99,7 +99,7 @@ def held(status: str, *, row: bool = True) -> Held:
     names = dict.fromkeys(
         ("return_value", "started_at", "last_attempted_at", "finished_at", "locked_by", "locked_at", "lease_expires_at")
     )
-    columns = {**{name: getattr(task, name) for name in task.__slots__}, **names, "status": status, "attempts": 0}
+    columns = {**{name: getattr(task, name) for name in task._fields}, **names, "status": status, "attempts": 0}
     columns |= {"errors": "[]", "worker_ids": "[]", "lease_epoch": 0}
     return Held(task.id, TaskRow(**columns) if row else None)
 

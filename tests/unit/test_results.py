@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -32,7 +31,7 @@ def row(**changes: Any) -> TaskRow:
         max_attempts=3, return_value=None, errors="[]", worker_ids="[]", enqueued_at=NOW, started_at=None,
         last_attempted_at=None, finished_at=None, locked_by=None, locked_at=None, lease_expires_at=None, lease_epoch=0,
     )  # fmt: skip
-    return replace(plain, **changes)
+    return plain._replace(**changes)
 
 
 class Shelf:
@@ -115,7 +114,7 @@ async def test_a_result_can_be_read_again():
     stored = row()
     shelf = Shelf(stored)
     result = task_result(stored, shelf)
-    shelf.row = replace(stored, status="RUNNING", attempts=1)
+    shelf.row = stored._replace(status="RUNNING", attempts=1)
 
     assert await result.refresh() is result
 
@@ -191,7 +190,7 @@ class TestTheReader:
             async with anyio.create_task_group() as group:
                 group.start_soon(wait)
                 await anyio.lowlevel.checkpoint()
-                shelf.row = replace(stored, status="SUCCESSFUL")
+                shelf.row = stored._replace(status="SUCCESSFUL")
                 hints.settled([stored.id, new_id()])
 
         assert found == [shelf.row]
@@ -205,7 +204,7 @@ class TestTheReader:
             async def settle() -> None:
                 while shelf.reads < 3:
                     await anyio.lowlevel.checkpoint()
-                shelf.row = replace(stored, status="FAILED")
+                shelf.row = stored._replace(status="FAILED")
 
             group.start_soon(settle)
             with anyio.fail_after(5):

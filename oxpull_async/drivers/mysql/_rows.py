@@ -26,7 +26,7 @@ _INSTANT_NAMES = {
     "locked_at",
     "lease_expires_at",
 }
-_TASK_INSTANTS = tuple(i for i, field in enumerate(fields(TaskRow)) if field.name in _INSTANT_NAMES)
+_TASK_INSTANTS = tuple(i for i, name in enumerate(TaskRow._fields) if name in _INSTANT_NAMES)
 _CLAIM_INSTANTS = tuple(i for i, field in enumerate(fields(Claim)) if field.name in _INSTANT_NAMES)
 _TAKES_CONTEXT = [field.name for field in fields(Claim)].index("takes_context")  # as in a TaskRow
 

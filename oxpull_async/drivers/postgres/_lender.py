@@ -26,13 +26,21 @@ class Lender:
         self._waiting = 0
         self._is_closing = False
 
+    def spare(self) -> Any:
+        """The connection at hand, if there is one that is good: None, and ``take`` finds another."""
+        spare = self._spare
+        if spare is None or is_gone(spare):
+            return None
+        self._spare = None
+        return spare
+
     async def take(self) -> Any:
         """A connection. Raises: PoolTimeout, ConnectionLost."""
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            if not is_gone(spare):
-                return spare
-            await self._pool.release(spare)
+        if (good := self.spare()) is not None:
+            return good
+        lost, self._spare = self._spare, None
+        if lost is not None:
+            await self._pool.release(lost)
         self._waiting += 1
         try:
             return await self._pool.acquire(timeout=self._wait_seconds)
@@ -46,13 +54,16 @@ class Lender:
         finally:
             self._waiting -= 1
 
-    async def give_back(self, connection: Any, *, idle: bool) -> None:
-        """``idle``: what ran on it has ended well, so that no statement or transaction is left of it."""
-        keep = idle and not self._is_closing
-        if keep and self._spare is None and not self._waiting and not is_gone(connection):
-            self._spare = connection
-        else:
-            await self._pool.release(connection, timeout=_RELEASE_SECONDS)
+    def keep(self, connection: Any) -> bool:
+        """Have it at hand for the next. What ran on it has ended well: no statement or transaction is left of it."""
+        if self._spare is not None or self._waiting or self._is_closing:
+            return False
+        self._spare = connection
+        return True
+
+    async def give_back(self, connection: Any) -> None:
+        """To the pool, which looks at what is left on it."""
+        await self._pool.release(connection, timeout=_RELEASE_SECONDS)
 
     async def close(self) -> None:
         """Give the spare one back and close the pool."""

@@ -13,6 +13,7 @@ from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._lender import Lender
+from oxpull_async.drivers.postgres._watch import Watch
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
 from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
@@ -38,15 +39,16 @@ _RECHECK_BEGIN = (
 class Connection:
     """One asyncpg connection as a procedure sees it."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, timeout: float | None = None) -> None:
         self.raw = connection
+        self._timeout = timeout
+        """In seconds for each statement; None where somebody else sees to it."""
 
     async def execute(self, step: Step) -> Result:
         """Run one statement; counts are counts of returned rows, so every write that counts is RETURNING."""
-        text, names = step.statement.numeric_dollar
-        values = step.values
+        text, in_order = step.statement.dollar_call
         try:
-            rows = await self.raw.fetch(text, *[values[name] for name in names])
+            rows = await self.raw.fetch(text, *in_order(step.values), timeout=self._timeout)
         except DRIVER_ERRORS as error:
             raise classify(error, closed=is_gone(self.raw)) from error
         return Result(rows, len(rows))
@@ -54,7 +56,7 @@ class Connection:
     async def command(self, text: str) -> None:
         """Run a statement without values, or several in one round trip."""
         try:
-            await self.raw.execute(text)
+            await self.raw.execute(text, timeout=self._timeout)
         except DRIVER_ERRORS as error:
             raise classify(error, closed=is_gone(self.raw)) from error
 
@@ -71,6 +73,7 @@ class Pool:
         self._settings = settings
         self._lender: Lender | None = None
         self._rechecks = anyio.Semaphore(_RECHECKS)
+        self._watch = Watch(settings.statement_timeout)
 
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
@@ -81,27 +84,27 @@ class Pool:
                 min_size=1,
                 max_size=settings.pool_size,
                 timeout=settings.connect_timeout,
-                command_timeout=settings.statement_timeout,
                 reset=_nothing,
-                **self.session_arguments(),
+                **self.session_arguments(settings.statement_timeout),
             )
         except DRIVER_ERRORS as error:
             raise classify(error) from error
         self._lender = Lender(pool, settings.pool_timeout)
 
-    def session_arguments(self) -> dict[str, Any]:
-        """How every connection of ours is set up.
+    def session_arguments(self, timeout: float | None) -> dict[str, Any]:
+        """How every connection of ours is set up; a statement may take so many seconds.
 
         A pooler in transaction mode refuses settings at start-up and loses
         named statements, so without a statement cache there are neither.
         """
         if not self._settings.statement_cache:
-            return {"statement_cache_size": 0}
+            return {"statement_cache_size": 0, "command_timeout": timeout}
         return {
             "server_settings": {
                 "application_name": _APPLICATION,
                 "default_transaction_isolation": "read committed",
                 "default_transaction_read_only": "off",
+                "statement_timeout": "0" if timeout is None else f"{round(timeout * 1000)}ms",
             }
         }
 
@@ -123,7 +126,7 @@ class Pool:
 
     async def migrate(self, *, lean: bool) -> list[str]:
         """Over a connection of its own, without our bound on statements: an index may take its time."""
-        connection = await self._connect(self._settings.connect_timeout, command_timeout=None)
+        connection = await self._connect(self._settings.connect_timeout)
         try:
             return await migrations.migrate(connection, lean=lean)
         except DRIVER_ERRORS as error:
@@ -136,6 +139,7 @@ class Pool:
         lender, self._lender = self._lender, None
         if lender is None:
             return
+        self._watch.stop()
         try:
             await shielded(lender.close(), within=self._settings.close_timeout)
         except TimeoutError:
@@ -143,16 +147,29 @@ class Pool:
 
     async def read(self, procedure: Procedure[T]) -> T:
         """Run a procedure that only reads."""
-        async with self.connection() as connection:
-            return await run(procedure, connection.execute)
+        return await self._run(procedure)
 
     async def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
         """Run a procedure of one statement, which is its own transaction.
 
         Competitors are waited for row by row, so the statements carry that bound, and ``wait_seconds`` is unused.
         """
-        async with self.connection() as connection:
-            return await run(procedure, connection.execute)
+        return await self._run(procedure)
+
+    async def _run(self, procedure: Procedure[T]) -> T:
+        """As within ``connection()``, which costs a lone INSERT more than its way to the server and back."""
+        lender = self._require_lender()
+        raw = lender.spare() or await lender.take()
+        is_idle = False
+        self._watch.begin(raw)
+        try:
+            answer = await run(procedure, Connection(raw).execute)
+            is_idle = True
+            return answer
+        finally:
+            self._watch.end(raw)
+            if not (is_idle and lender.keep(raw)):
+                await lender.give_back(raw)
 
     async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
         """Run a procedure within a READ COMMITTED transaction: all of it, or nothing."""
@@ -172,7 +189,7 @@ class Pool:
         async with self.connection() as connection:
             try:
                 await connection.command(_BEGIN)
-                yield AsyncpgSession(connection.raw)
+                yield AsyncpgSession(connection.raw, self._settings.statement_timeout)
             except BaseException:
                 await roll_back(connection)
                 raise
@@ -193,9 +210,9 @@ class Pool:
     async def _recheck(self, procedure: Procedure[T]) -> T:
         chosen = "connect_timeout" in self._settings.model_fields_set
         within = self._settings.connect_timeout if chosen else _RECHECK_SECONDS
-        connection = await self._connect(within, command_timeout=2 * _RECHECK_SECONDS)
+        connection = await self._connect(within)
         try:
-            session = Connection(connection)
+            session = Connection(connection, 2 * _RECHECK_SECONDS)
             await session.command(_RECHECK_BEGIN)
             return await run(procedure, session.execute)
         finally:
@@ -204,22 +221,24 @@ class Pool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection of the pool. Raises: NotOpen, PoolTimeout, ConnectionLost."""
-        lender = self._lender
-        if lender is None:
-            raise NotOpen("the PostgreSQL connections are closed; open the Oxpull first (`async with ox:`)")
+        lender = self._require_lender()
         raw = await lender.take()
-        idle = False
+        is_idle = False
         try:
-            yield Connection(raw)
-            idle = True
+            yield Connection(raw, self._settings.statement_timeout)
+            is_idle = True
         finally:
-            await lender.give_back(raw, idle=idle)
+            if not (is_idle and lender.keep(raw)):
+                await lender.give_back(raw)
 
-    async def _connect(self, within: float, *, command_timeout: float | None) -> Any:
+    def _require_lender(self) -> Lender:
+        if self._lender is None:
+            raise NotOpen("the PostgreSQL connections are closed; open the Oxpull first (`async with ox:`)")
+        return self._lender
+
+    async def _connect(self, within: float) -> Any:
         try:
-            return await asyncpg.connect(
-                self._url, timeout=within, command_timeout=command_timeout, **self.session_arguments()
-            )
+            return await asyncpg.connect(self._url, timeout=within, **self.session_arguments(None))
         except DRIVER_ERRORS as error:
             raise classify(error) from error
 

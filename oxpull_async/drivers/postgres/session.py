@@ -17,8 +17,10 @@ class AsyncpgSession(StepwiseRunner):
 
     engine = "postgres"
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, timeout: float | None = None) -> None:
         self._raw = connection
+        self._timeout = timeout
+        """In seconds for each statement; None leaves it to the connection."""
 
     @property
     def connection(self) -> object:
@@ -46,9 +48,10 @@ class AsyncpgSession(StepwiseRunner):
         text, names = step.statement.numeric_dollar
         try:
             if not names and not text.startswith("SELECT"):
-                await self._raw.execute(text)  # the simple protocol: no statement to prepare for each savepoint
+                # The simple protocol: no statement to prepare for each savepoint.
+                await self._raw.execute(text, timeout=self._timeout)
                 return Result((), 0)
-            rows = await self._raw.fetch(text, *[step.values[name] for name in names])
+            rows = await self._raw.fetch(text, *[step.values[name] for name in names], timeout=self._timeout)
         except DRIVER_ERRORS as error:
             raise classify(error, closed=is_gone(self._raw)) from error
         return Result(rows, len(rows))
