@@ -1,8 +1,9 @@
 """oxpull_async: a task queue in the database that your ASGI service already has."""
 
-from oxpull_async.app import Oxpull, enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
+from oxpull_async.app import Oxpull
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
     ConnectionLost,
     DeadlockDetected,

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-import anyio
-
+from oxpull_async._opening import Opening
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
-from oxpull_async.drivers import SqlStore, open_store, session_factory
+from oxpull_async.drivers import session_factory
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import Bound, BoundHost
-from oxpull_async.enqueue.desk import Desk
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
+from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
-from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen, TaskResultDoesNotExist
+from oxpull_async.enqueue.verbs import Verbs
+from oxpull_async.exceptions import DuplicateTask, InvalidSettings, TaskResultDoesNotExist
 from oxpull_async.ports import Held, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result, task_result
 from oxpull_async.runtime.actions import Actions
@@ -32,21 +29,12 @@ from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
 from oxpull_async.runtime.worker import Worker, run_until_idle
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
-from oxpull_async.tasks import AnyTask, Call, P, Task, TaskMaker, TaskRouter, Unique, make_options
+from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter, Unique, make_options
 
 H = TypeVar("H", bound=Hook)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """What exists only while the Oxpull is open, in the event loop that opened it."""
-
-    store: SqlStore
-    desk: Desk
-    loop: asyncio.AbstractEventLoop
-
-
-class Oxpull(TaskMaker):
+class Oxpull(TaskMaker, Verbs):
     """A task queue in a database that is there already.
 
     ``database`` is a URL: ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
@@ -62,13 +50,10 @@ class Oxpull(TaskMaker):
         super().__init__()
         self.settings: Settings = make_settings({"database": database, **settings})
         self._home.enqueuer = self
-        self._opened: _Opened | None = None
-        self._opening: asyncio.Lock | None = None
-        self._opening_loop: asyncio.AbstractEventLoop | None = None
+        self._opening = Opening(self.settings)
         self._hooks = Hooks()
         self._settle_hints = SettleHints()
         self._ready_hints = ReadyHints()
-        self._migrate_when_opened = False
         self._reader = Reader(lambda: self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
         self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness)
@@ -86,7 +71,7 @@ class Oxpull(TaskMaker):
     def in_memory(cls, **settings: Any) -> Oxpull:
         """An Oxpull over a real SQLite database in memory, with its tables: gone when it is closed."""
         ox = cls("sqlite:///:memory:", **settings)
-        ox._migrate_when_opened = True
+        ox._opening.migrates = True
         return ox
 
     # Life
@@ -96,20 +81,12 @@ class Oxpull(TaskMaker):
 
         Raises: InvalidSettings, ConnectionLost, WrongDatabase.
         """
-        _require_asyncio()
-        async with self._lock():
-            if self._opened is None:
-                self._opened = await self._connect()
-            return self
+        await self._opening.open()
+        return self
 
     async def close(self) -> None:
         """Let shared statements end, and close every connection, within bounds. May be called again."""
-        opened, self._opened = self._opened, None
-        if opened is None:
-            return
-        with anyio.move_on_after(self.settings.close_timeout, shield=True):
-            await opened.desk.drain()
-        await opened.store.close()
+        await self._opening.close()
 
     async def __aenter__(self) -> Oxpull:
         return await self.open()
@@ -122,7 +99,7 @@ class Oxpull(TaskMaker):
     @asynccontextmanager
     async def running(self, *, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
         """Open, and ``worker`` at work, for as long as the block lasts; what was open already stays open."""
-        was_open = self._opened is not None
+        was_open = self._opening.is_open
         await self.open()
         supervisor = Supervisor([] if worker is None else [worker])
         supervisor.start()
@@ -187,28 +164,10 @@ class Oxpull(TaskMaker):
 
     # Enqueue
 
-    async def enqueue(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-        """Write a task row in a transaction of our own; a unique task's pending row is found instead."""
-        return await self.enqueue_call(task, Call(args, kwargs))
-
-    async def enqueue_unique(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-        """As ``enqueue``, unique even if the task wasn't declared so. Raises: UniqueEnqueueRace."""
-        return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
-
-    async def enqueue_many(self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
-        """One result for each call, in order, in one transaction: all of them or none."""
-        return await self.enqueue_calls(task, calls)
-
-    async def enqueue_unique_many(
-        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
-    ) -> list[EnqueueResult]:
-        """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
-        return await self.enqueue_calls(task, calls, force_unique=True)
-
     async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""
         task = as_task(task)
-        opened = self._require_open()
+        opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
         request = make_request(task, call, settings=self.settings, unique=unique, now=_now())
         if unique is None:
@@ -227,7 +186,7 @@ class Oxpull(TaskMaker):
     ) -> list[EnqueueResult]:
         """What every bulk enqueue comes down to."""
         task = as_task(task)
-        opened = self._require_open()
+        opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
         requests = make_requests(task, calls, settings=self.settings, unique=unique, now=_now())
         if unique is None:
@@ -246,13 +205,13 @@ class Oxpull(TaskMaker):
         first enqueue. Raises: TypeError for anything else.
         """
         make_session = session_factory(connection)
-        return Bound(self._bound_host, lambda: self._require_open().store.join(make_session()))
+        return Bound(self._bound_host, lambda: self._opening.require().store.join(make_session()))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Bound]:
         """A transaction of our own with the same verbs: commits at the block's end, rolls back on an error."""
         created: list[EnqueueResult] = []
-        async with self._require_open().store.transaction() as joined:
+        async with self._opening.require().store.transaction() as joined:
             yield Bound(self._bound_host, lambda: joined, created.append)
         await self._announce(created)
 
@@ -292,7 +251,7 @@ class Oxpull(TaskMaker):
     @property
     def store(self) -> Store:
         """The open store. Raises: NotOpen."""
-        return self._require_open().store
+        return self._opening.require().store
 
     @property
     def hooks(self) -> Hooks:
@@ -308,43 +267,6 @@ class Oxpull(TaskMaker):
     def ready_hints(self) -> ReadyHints:
         """Tells workers of this process that a row was enqueued."""
         return self._ready_hints
-
-    async def _connect(self) -> _Opened:
-        url = self.settings.database or settings_from_environment().get("database")
-        if not url:
-            raise InvalidSettings(
-                "no database is set: give Oxpull a URL, such as Oxpull('sqlite:///queue.db'), "
-                "or set OXPULL_DATABASE_URL"
-            )
-        store = open_store(url, self.settings)
-        await store.open()
-        try:
-            if self._migrate_when_opened:
-                await store.migrate()
-        except BaseException:
-            await store.close()
-            raise
-        return _Opened(store, Desk(store, patient=max(1, self.settings.pool_size // 2)), asyncio.get_running_loop())
-
-    def _lock(self) -> asyncio.Lock:
-        """Made anew for each event loop, for a lock belongs to the loop that first waited on it."""
-        loop = asyncio.get_running_loop()
-        if self._opening is None or self._opening_loop is not loop:
-            self._opening, self._opening_loop = asyncio.Lock(), loop
-        return self._opening
-
-    def _require_open(self) -> _Opened:
-        opened = self._opened
-        if opened is None:
-            raise NotOpen(
-                "this Oxpull is not open. Use `async with ox:`, or give your ASGI app lifespan=ox.lifespan "
-                "(in tests without a running lifespan, open it yourself)"
-            )
-        if opened.loop is not asyncio.get_running_loop():
-            raise NotOpen(
-                "this Oxpull was opened in another event loop; close it there, and open it in the loop that uses it"
-            )
-        return opened
 
     def _uniqueness(self, task: AnyTask, force: bool) -> Unique | None:
         if task.options.unique is not None:
@@ -368,32 +290,5 @@ class Oxpull(TaskMaker):
                 await self._hooks.call("enqueued", result)
 
 
-async def enqueue(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-    """``task.enqueue(…)`` as a function."""
-    return await task.enqueue(*args, **kwargs)
-
-
-async def enqueue_unique(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-    """``task.enqueue_unique(…)`` as a function: exactly one pending row for this call, whatever happens."""
-    return await task.enqueue_unique(*args, **kwargs)
-
-
-async def enqueue_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
-    """``task.enqueue_many(…)`` as a function."""
-    return await task.enqueue_many(calls)
-
-
-async def enqueue_unique_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
-    """``task.enqueue_unique_many(…)`` as a function."""
-    return await task.enqueue_unique_many(calls)
-
-
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _require_asyncio() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError as error:
-        raise NotOpen("oxpull_async runs on asyncio; its database drivers know no other event loop") from error

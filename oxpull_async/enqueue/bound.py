@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxpull_async.enqueue.desk import now
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
+from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.joined import Joining, lock_waits_told
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.enqueue.unique import row_of
+from oxpull_async.enqueue.verbs import Verbs
 from oxpull_async.ports import Held, JoinedStore, Store, TaskRow
 from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Call, P, Unique
+from oxpull_async.tasks import AnyTask, Call, Unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class BoundHost:
     uniqueness: Callable[[AnyTask, bool], Unique | None]
 
 
-class Bound:
+class Bound(Verbs):
     """The verbs of an Oxpull, joined to the caller's transaction: they commit and roll back with its rows.
 
     Never flushes, commits, rolls back or repeats anything of the caller's. A
@@ -45,27 +46,6 @@ class Bound:
         self._host = host
         self._join = join
         self._on_created = on_created
-
-    async def enqueue(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-        """Write a task row in this transaction; a unique task's pending row is found instead."""
-        return await self.enqueue_call(task, Call(args, kwargs))
-
-    async def enqueue_unique(self, task: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-        """As ``enqueue``, unique even if the task wasn't declared so.
-
-        Raises: UniqueEnqueueRace, TransactionRolledBack, TransactionRequired, WrongDatabase, StoreError.
-        """
-        return await self.enqueue_call(task, Call(args, kwargs), force_unique=True)
-
-    async def enqueue_many(self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
-        """One result for each call, in order: all of them or none, in this transaction."""
-        return await self.enqueue_calls(task, calls)
-
-    async def enqueue_unique_many(
-        self, task: AnyEnqueueable, /, calls: Iterable[Call | Sequence[Any]]
-    ) -> list[EnqueueResult]:
-        """As ``enqueue_many``, unique: a new key's first call is created, its repeats find it."""
-        return await self.enqueue_calls(task, calls, force_unique=True)
 
     async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""

@@ -185,7 +185,7 @@ class TestTheCoalescer:
 
 async def test_a_crowd_of_duplicates_takes_few_statements(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
-    desk = ox._opened.desk  # type: ignore[union-attr]
+    desk = ox._opening.require().desk
     statements = 0
     run = desk._unique._run
 

@@ -1,0 +1,101 @@
+"""What of an ``Oxpull`` exists only while it's open, and the opening and closing of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import anyio
+
+from oxpull_async.drivers import SqlStore, open_store
+from oxpull_async.enqueue.desk import Desk
+from oxpull_async.exceptions import InvalidSettings, NotOpen
+from oxpull_async.settings import Settings, settings_from_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store and the desk, in the event loop that opened them."""
+
+    store: SqlStore
+    desk: Desk
+    loop: asyncio.AbstractEventLoop
+
+
+class Opening:
+    """Opens and closes, any number of times, in one event loop at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.migrates: bool = False
+        """Whether opening creates the tables too."""
+        self._settings = settings
+        self._opened: Opened | None = None
+        self._lock: asyncio.Lock | None = None
+        self._lock_loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to close."""
+        return self._opened is not None
+
+    async def open(self) -> None:
+        """Connect; if it's open already, do nothing. Raises: InvalidSettings, ConnectionLost, WrongDatabase."""
+        _require_asyncio()
+        async with self._one_at_a_time():
+            if self._opened is None:
+                self._opened = await self._connect()
+
+    async def close(self) -> None:
+        """Let shared statements end, and close every connection, within bounds."""
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        with anyio.move_on_after(self._settings.close_timeout, shield=True):
+            await opened.desk.drain()
+        await opened.store.close()
+
+    def require(self) -> Opened:
+        """What is open. Raises: NotOpen."""
+        opened = self._opened
+        if opened is None:
+            raise NotOpen(
+                "this Oxpull is not open. Use `async with ox:`, or give your ASGI app lifespan=ox.lifespan "
+                "(in tests without a running lifespan, open it yourself)"
+            )
+        if opened.loop is not asyncio.get_running_loop():
+            raise NotOpen(
+                "this Oxpull was opened in another event loop; close it there, and open it in the loop that uses it"
+            )
+        return opened
+
+    async def _connect(self) -> Opened:
+        settings = self._settings
+        url = settings.database or settings_from_environment().get("database")
+        if not url:
+            raise InvalidSettings(
+                "no database is set: give Oxpull a URL, such as Oxpull('sqlite:///queue.db'), "
+                "or set OXPULL_DATABASE_URL"
+            )
+        store = open_store(url, settings)
+        await store.open()
+        try:
+            if self.migrates:
+                await store.migrate()
+        except BaseException:
+            await store.close()
+            raise
+        return Opened(store, Desk(store, patient=max(1, settings.pool_size // 2)), asyncio.get_running_loop())
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """Made anew for each event loop, for a lock belongs to the loop that first waited on it."""
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock_loop is not loop:
+            self._lock, self._lock_loop = asyncio.Lock(), loop
+        return self._lock
+
+
+def _require_asyncio() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise NotOpen("oxpull_async runs on asyncio; its database drivers know no other event loop") from error
