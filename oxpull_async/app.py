@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
 import anyio
 
+from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.drivers import SqlStore, open_store, session_factory
@@ -61,6 +62,7 @@ class Oxpull(TaskMaker):
     def __init__(self, database: str | None = None, **settings: Any) -> None:
         super().__init__()
         self.settings: Settings = make_settings({"database": database, **settings})
+        self.clock: Clock = Clock()
         self._home.enqueuer = self
         self._opened: _Opened | None = None
         self._opening: asyncio.Lock | None = None
@@ -70,9 +72,9 @@ class Oxpull(TaskMaker):
         self._ready_hints = ReadyHints()
         self._migrate_when_opened = False
         self._reader = Reader(lambda: self.store, self._settle_hints)
-        self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
-        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness)
-        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
+        self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock)
+        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
@@ -210,7 +212,7 @@ class Oxpull(TaskMaker):
         task = as_task(task)
         opened = self._require_open()
         unique = self._uniqueness(task, force_unique)
-        request = make_request(task, call, settings=self.settings, unique=unique, now=_now())
+        request = make_request(task, call, settings=self.settings, unique=unique, now=self.clock.now())
         if unique is None:
             await opened.desk.insert(request.task)
         else:
@@ -227,7 +229,7 @@ class Oxpull(TaskMaker):
         task = as_task(task)
         opened = self._require_open()
         unique = self._uniqueness(task, force_unique)
-        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=_now())
+        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=self.clock.now())
         if unique is None:
             await opened.desk.insert_many(requests)
             return await self._created(requests)
@@ -384,10 +386,6 @@ async def enqueue_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) 
 async def enqueue_unique_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
     """``task.enqueue_unique_many(…)`` as a function."""
     return await task.enqueue_unique_many(calls)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _require_asyncio() -> None:
