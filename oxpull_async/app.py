@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from oxpull_async._opening import Opening
+from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.drivers import session_factory
@@ -49,15 +50,16 @@ class Oxpull(TaskMaker, Verbs):
     def __init__(self, database: str | None = None, **settings: Any) -> None:
         super().__init__()
         self.settings: Settings = make_settings({"database": database, **settings})
+        self.clock: Clock = Clock()
         self._home.enqueuer = self
         self._opening = Opening(self.settings)
         self._hooks = Hooks()
         self._settle_hints = SettleHints()
         self._ready_hints = ReadyHints()
         self._reader = Reader(lambda: self.store, self._settle_hints)
-        self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints)
-        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness)
-        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints)
+        self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock)
+        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
@@ -169,7 +171,7 @@ class Oxpull(TaskMaker, Verbs):
         task = as_task(task)
         opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
-        request = make_request(task, call, settings=self.settings, unique=unique, now=_now())
+        request = make_request(task, call, settings=self.settings, unique=unique, now=self.clock.now())
         if unique is None:
             await opened.desk.insert(request.task)
         else:
@@ -188,7 +190,7 @@ class Oxpull(TaskMaker, Verbs):
         task = as_task(task)
         opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
-        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=_now())
+        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=self.clock.now())
         if unique is None:
             await opened.desk.insert_many(requests)
             return await self._created(requests)
@@ -288,7 +290,3 @@ class Oxpull(TaskMaker, Verbs):
         if self._hooks.wants("enqueued"):
             for result in created:
                 await self._hooks.call("enqueued", result)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oxpull_async.enqueue.desk import now
+from oxpull_async.clock import Clock
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.joined import Joining, lock_waits_told
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
@@ -26,6 +26,7 @@ class BoundHost:
     reader: ResultSource
     store: Callable[[], Store]
     uniqueness: Callable[[AnyTask, bool], Unique | None]
+    clock: Clock
 
 
 class Bound(Verbs):
@@ -52,7 +53,7 @@ class Bound(Verbs):
         task = as_task(task)
         host, store = self._host, self._host.store()
         unique = host.uniqueness(task, force_unique)
-        request = make_request(task, call, settings=host.settings, unique=unique, now=now())
+        request = make_request(task, call, settings=host.settings, unique=unique, now=host.clock.now())
         joined = self._join()
         if unique is None:
             async with joined.call(several=False):
@@ -70,7 +71,7 @@ class Bound(Verbs):
         task = as_task(task)
         host, store = self._host, self._host.store()
         unique = host.uniqueness(task, force_unique)
-        requests = make_requests(task, calls, settings=host.settings, unique=unique, now=now())
+        requests = make_requests(task, calls, settings=host.settings, unique=unique, now=host.clock.now())
         if not requests:
             return []
         joined = self._join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from oxpull_async.enqueue.coalescer import Coalescer
@@ -107,11 +106,6 @@ class Desk:
 
     async def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Sequence[Attempt]:
         return await insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS)
-
-
-def now() -> datetime:
-    """This process's clock, as every enqueue stamps its rows."""
-    return datetime.now(UTC)
 
 
 def _row(request: Request, first: dict[str, Request], found: dict[str, Any]) -> TaskRow | None:

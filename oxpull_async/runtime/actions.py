@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from oxpull_async._contention import retrying
+from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 
@@ -25,10 +25,11 @@ class Changed(NamedTuple):
 class Actions:
     """Retry and discard, fenced by the row's status. A malformed or unknown id changes nothing."""
 
-    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints) -> None:
+    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints, clock: Clock) -> None:
         self._store = store
         self._settled = settled
         self._ready = ready
+        self._clock = clock
 
     async def retry(self, task_id: UUID | str) -> bool:
         """Put a FAILED or LOST row back to READY with one further attempt; True if it did.
@@ -57,7 +58,7 @@ class Actions:
         ids, skipped = _parsed(task_ids)
         changed = 0
         for chunk in _chunks(ids):
-            done = await retrying(partial(self._store().discard, chunk, now=datetime.now(UTC)))
+            done = await retrying(partial(self._store().discard, chunk, now=self._clock.now()))
             self._settled.settled(done)
             changed += len(done)
         return Changed(changed, len(ids) - changed + skipped)

@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import uniform
 from typing import Final
 
@@ -87,7 +86,7 @@ class Claimer:
             queues=terms.queues,
             limit=limit,
             lease_seconds=terms.lease_seconds,
-            now=datetime.now(UTC),
+            now=self._host.clock.now(),
         )
         return await self._host.store.claim(request)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
@@ -29,6 +30,11 @@ class Host(Enqueuer, Protocol):
     @property
     def tasks(self) -> Mapping[str, AnyTask]:
         """The tasks that can run here, by path."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
         ...
 
     @property

@@ -16,7 +16,7 @@ class Reaper:
     """One pass per turn; a full one is followed by the next at once."""
 
     def __init__(self, host: Host, reports: Reports, lease_seconds: float) -> None:
-        self._upkeep = Upkeep(lambda: host.store, host.settle_hints, host.ready_hints)
+        self._upkeep = Upkeep(lambda: host.store, host.settle_hints, host.ready_hints, host.clock)
         self._reports = reports
         self._lease_seconds = lease_seconds
 

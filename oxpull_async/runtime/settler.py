@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
@@ -131,7 +130,7 @@ class Settler:
         return {row.id: row for row in await self._host.store.get_tasks(ids)} if ids else {}
 
     def _hint(self, landed: list[Outcome]) -> None:
-        now = datetime.now(UTC)
+        now = self._host.clock.now()
         self._host.settle_hints.settled(outcome.id for outcome in landed if outcome.settlement.finishes)
         if any(outcome.run_after is not None and outcome.run_after <= now for outcome in landed):
             self._host.ready_hints.enqueued()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from oxpull_async._contention import retrying
+from oxpull_async.clock import Clock
 from oxpull_async.core.leases import REAP_LIMIT
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.ports import Pruned, Reaped, Store
@@ -20,14 +21,15 @@ _PRUNE_CHUNK = 1000
 class Upkeep:
     """Reaping and pruning over the open store."""
 
-    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints) -> None:
+    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints, clock: Clock) -> None:
         self._store = store
         self._settled = settled
         self._ready = ready
+        self._clock = clock
 
     async def reap(self, lease_seconds: float) -> Reaped:
         """One pass, within one transaction."""
-        now = datetime.now(UTC)
+        now = self._clock.now()
         reap = partial(self._store().reap, lease_seconds=lease_seconds, limit=REAP_LIMIT, now=now)
         reaped = await retrying(reap)
         self._settled.settled(reaped.lost)
@@ -38,7 +40,7 @@ class Upkeep:
     async def prune(self, older_than_seconds: float, *, include_failed: bool) -> Pruned:
         """Chunk by chunk, until a pass finds less than a chunk."""
         statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
-        before = datetime.now(UTC) - timedelta(seconds=older_than_seconds)
+        before = self._clock.now() - timedelta(seconds=older_than_seconds)
         total = Pruned(0, 0)
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from oxpull_async.core.backoff import Delay, decide_delay, default_delay, refuse_answer
@@ -26,7 +26,7 @@ class Judge:
 
     def success(self, claim: Claim, return_value: str | None) -> Outcome:
         """The attempt returned this JSON text."""
-        return _outcome(claim, Settlement.success(return_value), claim.errors)
+        return self._outcome(claim, Settlement.success(return_value), claim.errors)
 
     async def failure(self, claim: Claim, error: BaseException) -> Outcome:
         """The attempt raised: it's tried again later if the row's budget and the backoff allow it."""
@@ -34,8 +34,8 @@ class Judge:
         errors = json.dumps([*json.loads(claim.errors), record])
         delay = None
         if may_retry(claim.attempts, claim.max_attempts):
-            delay = await self._delay(claim, error, _outcome(claim, Settlement.failure(record), errors))
-        return _outcome(claim, _decide(claim, record, delay), errors)
+            delay = await self._delay(claim, error, self._outcome(claim, Settlement.failure(record), errors))
+        return self._outcome(claim, _decide(claim, record, delay), errors)
 
     async def _delay(self, claim: Claim, error: BaseException, failed: Outcome) -> float | None:
         delay = await self._decide_delay(claim, error, failed)
@@ -66,22 +66,21 @@ class Judge:
             return refuse_answer(f"backoff raised {type(problem).__qualname__}", attempts, default)
         return decide_delay(_without_coroutine(answer), attempts, default)
 
+    def _outcome(self, claim: Claim, settlement: Settlement, errors: str) -> Outcome:
+        now = self._host.clock.now()
+        delay = settlement.delay_seconds
+        return Outcome(
+            id=claim.id,
+            lease_epoch=claim.lease_epoch,
+            settlement=settlement,
+            errors=errors,
+            run_after=None if delay is None else now + timedelta(seconds=delay),
+            finished_at=now,
+        )
+
 
 def _decide(claim: Claim, record: ErrorRecord, delay: float | None) -> Settlement:
     return decide_failure(record, attempts=claim.attempts, max_attempts=claim.max_attempts, delay_seconds=delay)
-
-
-def _outcome(claim: Claim, settlement: Settlement, errors: str) -> Outcome:
-    now = datetime.now(UTC)
-    delay = settlement.delay_seconds
-    return Outcome(
-        id=claim.id,
-        lease_epoch=claim.lease_epoch,
-        settlement=settlement,
-        errors=errors,
-        run_after=None if delay is None else now + timedelta(seconds=delay),
-        finished_at=now,
-    )
 
 
 def _without_coroutine(answer: Any) -> Any:

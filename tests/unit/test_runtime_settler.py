@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
+from oxpull_async.clock import Clock
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import ConnectionLost, DeadlockDetected, StoreError
 from oxpull_async.ports import Outcome
@@ -54,7 +55,7 @@ class Store:
 @asynccontextmanager
 async def settling(store: Store, patience: float = 60, *, is_open: bool = True) -> AsyncIterator[Settler]:
     wake = asyncio.Event()
-    host: Any = SimpleNamespace(store=store, settle_hints=SettleHints(), ready_hints=ReadyHints())
+    host: Any = SimpleNamespace(store=store, settle_hints=SettleHints(), ready_hints=ReadyHints(), clock=Clock())
     settler = Settler(host, wake, patience)
     service = Service("settler", settler.turn, wake=wake, longest_backoff=0.01)
     if is_open:
@@ -171,7 +172,9 @@ async def test_a_closed_settler_gives_up_what_comes(caplog: pytest.LogCaptureFix
 async def test_waiters_are_told_of_settled_rows_and_workers_of_due_retries():
     settled = success()
     retried = Outcome(uuid4(), 1, Settlement.retry(ERROR, 0), "[]", datetime.now(UTC), NOW)
-    host: Any = SimpleNamespace(store=(store := Store()), settle_hints=SettleHints(), ready_hints=ReadyHints())
+    host: Any = SimpleNamespace(
+        store=(store := Store()), settle_hints=SettleHints(), ready_hints=ReadyHints(), clock=Clock()
+    )
     store.gate.set()
     settler = Settler(host, asyncio.Event(), 60)
     with (
