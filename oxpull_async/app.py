@@ -241,10 +241,10 @@ class Oxpull(TaskMaker, Verbs):
         return await self._upkeep.reap(self.settings.lease)
 
     async def prune(self, *, older_than: Duration = timedelta(days=7), include_failed: bool = False) -> Pruned:
-        """Delete rows that were settled longer ago than this, and unique locks that name no pending row.
+        """Delete rows settled and schedule ticks fired longer ago than this, and unique locks of no pending row.
 
         SUCCESSFUL and DISCARDED rows; FAILED and LOST ones only if asked for.
-        In transactions of 1000 rows.
+        A schedule's newest tick stays. In transactions of 1000 rows.
         """
         return await self._upkeep.prune(seconds(older_than, "older_than"), include_failed=include_failed)
 

@@ -184,6 +184,7 @@ class Pruned:
 
     tasks: int
     locks: int
+    ticks: int = 0
 
 
 class Store(Protocol):
@@ -278,8 +279,19 @@ class Store(Protocol):
         """Settle READY, WAITING, FAILED and LOST rows as DISCARDED; returns the ids that changed."""
         ...
 
+    async def cancel(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
+        """Settle READY, WAITING and RUNNING rows as DISCARDED, the last fenced away from their worker."""
+        ...
+
+    async def expire_lease(self, task_ids: Sequence[UUID], *, expired_at: datetime) -> Sequence[UUID]:
+        """Date the leases of RUNNING rows back, for the next reaper to find; returns the ids that changed."""
+        ...
+
     async def prune(self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Pruned:
-        """Delete up to ``limit`` settled rows and up to ``limit`` stale locks; ticks lose their reference."""
+        """Delete up to ``limit`` each of settled rows, stale locks and old ticks, but a schedule's newest tick.
+
+        Ticks of the deleted rows lose their reference first.
+        """
         ...
 
     async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:

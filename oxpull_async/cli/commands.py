@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from oxpull_async.cli.rows import discard, retry
+from oxpull_async.cli.rows import cancel, discard, retry
 from oxpull_async.cli.schema import migrate, sql
 from oxpull_async.cli.upkeep import prune, reap
 from oxpull_async.cli.worker import worker
@@ -20,5 +20,5 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-for _command in (worker, migrate, sql, retry, discard, reap, prune):
+for _command in (worker, migrate, sql, retry, discard, cancel, reap, prune):
     app.command(_command)

@@ -1,4 +1,4 @@
-"""``retry`` and ``discard``: single rows."""
+"""``retry``, ``discard`` and ``cancel``: single rows."""
 
 from __future__ import annotations
 
@@ -46,6 +46,26 @@ async def discard(
     """
     async with (target or Target()).find() as ox:
         return _tell("discarded", await ox.actions.discard_many(ids), as_json=json)
+
+
+async def cancel(
+    *ids: str,
+    target: Where = None,
+    json: Flag = False,
+) -> int:
+    """Settle READY, WAITING and RUNNING rows as DISCARDED. A running task's worker stops it at its next renewal.
+
+    Exits with 1 if any of them was left as it was.
+
+    Parameters
+    ----------
+    ids
+        Ids of task rows.
+    json
+        Print JSON.
+    """
+    async with (target or Target()).find() as ox:
+        return _tell("cancelled", await ox.actions.cancel_many(ids), as_json=json)
 
 
 def _tell(deed: str, done: Changed, *, as_json: bool) -> int:

@@ -38,9 +38,10 @@ async def prune(
     include_failed: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Delete rows that were settled long ago, and unique locks that name no pending row.
+    """Delete rows that were settled long ago, unique locks that name no pending row, and old ticks of schedules.
 
-    SUCCESSFUL and DISCARDED rows; FAILED and LOST ones only if asked for.
+    SUCCESSFUL and DISCARDED rows; FAILED and LOST ones only if asked for. A
+    schedule's newest tick stays.
 
     Parameters
     ----------
@@ -54,4 +55,4 @@ async def prune(
     period = parse_period(older_than)
     async with (target or Target()).find() as ox:
         pruned = await ox.prune(older_than=period, include_failed=include_failed)
-    show({"tasks": pruned.tasks, "locks": pruned.locks}, as_json=json)
+    show({"tasks": pruned.tasks, "locks": pruned.locks, "ticks": pruned.ticks}, as_json=json)

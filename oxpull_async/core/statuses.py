@@ -8,8 +8,9 @@ whatever settled badly may be retried, and a LOST row may still be settled by th
     WAITING ──> READY ──> RUNNING ──> SUCCESSFUL
        │         │  ^       │ │
        │         │  ├───────┘ ├─────> FAILED ──> READY | DISCARDED
-       v         v  │         └─────> LOST ────> READY | DISCARDED | SUCCESSFUL | FAILED
-       DISCARDED    └ failed attempt, reaped, handed back
+       v         v  │       │ └─────> LOST ────> READY | DISCARDED | SUCCESSFUL | FAILED
+       DISCARDED    │       └───────> DISCARDED (cancelled)
+                    └ failed attempt, reaped, handed back
 
 A renewed or expired lease leaves a row RUNNING: that is no transition.
 """
@@ -51,13 +52,18 @@ RETRYABLE = frozenset({TaskStatus.FAILED, TaskStatus.LOST})
 DISCARDABLE = frozenset({TaskStatus.READY, TaskStatus.WAITING, TaskStatus.FAILED, TaskStatus.LOST})
 """A row that an operator may give up on."""
 
+CANCELLABLE = frozenset({TaskStatus.READY, TaskStatus.WAITING, TaskStatus.RUNNING})
+"""A row that an operator may stop before it comes to an outcome."""
+
 OUTCOME_WRITABLE = frozenset({TaskStatus.RUNNING, TaskStatus.LOST})
 """A row that whoever was granted its current epoch may still settle."""
 
 TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
     TaskStatus.WAITING: frozenset({TaskStatus.READY, TaskStatus.DISCARDED}),
     TaskStatus.READY: frozenset({TaskStatus.RUNNING, TaskStatus.DISCARDED}),
-    TaskStatus.RUNNING: frozenset({TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST}),
+    TaskStatus.RUNNING: frozenset(
+        {TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.DISCARDED}
+    ),
     TaskStatus.LOST: frozenset({TaskStatus.READY, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.DISCARDED}),
     TaskStatus.FAILED: frozenset({TaskStatus.READY, TaskStatus.DISCARDED}),
     # Reviving a workflow's cancelled node is reserved by the row format; nothing does it yet.

@@ -173,11 +173,18 @@ class SqlStore:
     async def discard(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
         return await self._pool.write(self._room.maintenance.discard(task_ids, now)) if task_ids else []
 
+    async def cancel(self, task_ids: Sequence[UUID], *, now: datetime) -> Sequence[UUID]:
+        return await self._pool.write(self._room.maintenance.cancel(task_ids, now)) if task_ids else []
+
+    async def expire_lease(self, task_ids: Sequence[UUID], *, expired_at: datetime) -> Sequence[UUID]:
+        return await self._pool.write(self._room.maintenance.expire_lease(task_ids, expired_at)) if task_ids else []
+
     async def prune(self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Pruned:
         maintenance = self._room.maintenance
         tasks = await self._pool.transact(maintenance.prune_tasks(statuses, finished_before, limit))
         locks = await self._pool.transact(maintenance.prune_locks(limit))
-        return Pruned(tasks, locks)
+        ticks = await self._pool.transact(maintenance.prune_ticks(finished_before, limit))
+        return Pruned(tasks, locks, ticks)
 
 
 def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from oxpull_async._contention import retrying
@@ -12,7 +13,10 @@ from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 
-_CHUNK = 1000
+_CHUNK: Final = 1000
+_LONG_OVER: Final = timedelta(days=1)
+
+_Deed: TypeAlias = Callable[[Sequence[UUID]], Awaitable[Sequence[UUID]]]
 
 
 class Changed(NamedTuple):
@@ -23,7 +27,11 @@ class Changed(NamedTuple):
 
 
 class Actions:
-    """Retry and discard, fenced by the row's status. A malformed or unknown id changes nothing."""
+    """Retry, discard, cancel and expire, each fenced by the row's status. A malformed or unknown id changes nothing.
+
+    The ``_many`` forms work in transactions of 1000 rows, locked in key order;
+    an id that is named twice counts as skipped the second time.
+    """
 
     def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints, clock: Clock) -> None:
         self._store = store
@@ -40,28 +48,62 @@ class Actions:
         return (await self.retry_many([task_id])).changed == 1
 
     async def retry_many(self, task_ids: Iterable[UUID | str]) -> Changed:
-        """Retry many rows, 1000 in a transaction."""
-        ids, skipped = _parsed(task_ids)
-        changed = 0
-        for chunk in _chunks(ids):
-            changed += len(await retrying(partial(self._store().retry, chunk)))
-        if changed:
+        """Retry many rows."""
+        store = self._store()
+        done = await _change(task_ids, store.retry)
+        if done.changed:
             self._ready.enqueued()
-        return Changed(changed, len(ids) - changed + skipped)
+        return done
 
     async def discard(self, task_id: UUID | str) -> bool:
         """Settle a READY, WAITING, FAILED or LOST row as DISCARDED; True if it did. It won't run again."""
         return (await self.discard_many([task_id])).changed == 1
 
     async def discard_many(self, task_ids: Iterable[UUID | str]) -> Changed:
-        """Discard many rows, 1000 in a transaction."""
-        ids, skipped = _parsed(task_ids)
-        changed = 0
-        for chunk in _chunks(ids):
-            done = await retrying(partial(self._store().discard, chunk, now=self._clock.now()))
-            self._settled.settled(done)
-            changed += len(done)
-        return Changed(changed, len(ids) - changed + skipped)
+        """Discard many rows."""
+        store = self._store()
+        return await _change(task_ids, lambda ids: store.discard(ids, now=self._clock.now()), self._settled)
+
+    async def cancel(self, task_id: UUID | str) -> bool:
+        """Settle a READY, WAITING or RUNNING row as DISCARDED; True if it did.
+
+        A task that runs is fenced away from its worker: from this moment
+        nothing of that attempt can be written, and its key is free. The worker
+        notices at its next renewal (after a third of its lease at most) and
+        cancels the coroutine; until then, or to its end where it is a thread
+        or on a worker of django-ox, it runs on in vain.
+        """
+        return (await self.cancel_many([task_id])).changed == 1
+
+    async def cancel_many(self, task_ids: Iterable[UUID | str]) -> Changed:
+        """Cancel many rows."""
+        store = self._store()
+        return await _change(task_ids, lambda ids: store.cancel(ids, now=self._clock.now()), self._settled)
+
+    async def expire_lease(self, task_id: UUID | str) -> bool:
+        """End the lease of a RUNNING row whose worker is known to be dead; True if it did.
+
+        The next pass of any worker's reaper (or ``ox.reap()``) frees the row.
+        A worker that lives after all renews the lease, if it comes first.
+        """
+        return (await self.expire_lease_many([task_id])).changed == 1
+
+    async def expire_lease_many(self, task_ids: Iterable[UUID | str]) -> Changed:
+        """End many leases."""
+        store = self._store()
+        return await _change(task_ids, lambda ids: store.expire_lease(ids, expired_at=self._clock.now() - _LONG_OVER))
+
+
+async def _change(task_ids: Iterable[UUID | str], deed: _Deed, settled: SettleHints | None = None) -> Changed:
+    ids, skipped = _parsed(task_ids)
+    changed = 0
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        done = await retrying(partial(deed, chunk))
+        changed += len(done)
+        if settled is not None:
+            settled.settled(done)
+    return Changed(changed, len(ids) - changed + skipped)
 
 
 def _parsed(task_ids: Iterable[UUID | str]) -> tuple[list[UUID], int]:
@@ -76,7 +118,3 @@ def _parsed(task_ids: Iterable[UUID | str]) -> tuple[list[UUID], int]:
             skipped += found in ids
             ids[found] = None
     return list(ids), skipped
-
-
-def _chunks(ids: list[UUID]) -> list[list[UUID]]:
-    return [ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK)]

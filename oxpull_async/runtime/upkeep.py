@@ -41,10 +41,10 @@ class Upkeep:
         """Chunk by chunk, until a pass finds less than a chunk."""
         statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
         before = self._clock.now() - timedelta(seconds=older_than_seconds)
-        total = Pruned(0, 0)
+        total = Pruned(0, 0, 0)
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
-            total = Pruned(total.tasks + done.tasks, total.locks + done.locks)
-            if done.tasks < _PRUNE_CHUNK and done.locks < _PRUNE_CHUNK:
+            total = Pruned(total.tasks + done.tasks, total.locks + done.locks, total.ticks + done.ticks)
+            if max(done.tasks, done.locks, done.ticks) < _PRUNE_CHUNK:
                 return total

@@ -233,6 +233,87 @@ async def test_discarding_nothing_is_nothing(store: Store):
     assert list(await store.discard([], now=now())) == []
 
 
+# cancel
+
+
+@pytest.mark.parametrize(("status", "epoch"), [("READY", 4), ("WAITING", 4), ("RUNNING", 5)])
+async def test_a_cancelled_row_is_finished_and_out_of_its_worker_s_reach(
+    store: Store, competitor: Competitor, status: str, epoch: int
+):
+    task_id = competitor.insert_task(status=status, lease_epoch=4, attempts=2, locked_by="w", locked_at=LONG_AGO)
+    moment = datetime(2026, 11, 30, 1, 2, 3, 456789, UTC)
+
+    assert await store.cancel([task_id], now=moment) == [task_id]
+
+    found = await row(store, task_id)
+    assert (found.status, found.finished_at) == ("DISCARDED", moment)
+    assert (found.lease_epoch, found.attempts) == (epoch, 2)
+    assert (found.locked_by, found.locked_at, found.lease_expires_at) == (None, None, None)
+
+
+@pytest.mark.parametrize("status", ["SUCCESSFUL", "FAILED", "LOST", "DISCARDED", "PARKED"])
+async def test_other_rows_are_not_cancelled(store: Store, competitor: Competitor, status: str):
+    task_id = competitor.insert_task(status=status)
+    before = await row(store, task_id)
+
+    assert list(await store.cancel([task_id], now=now())) == []
+
+    assert await row(store, task_id) == before
+
+
+async def test_what_was_cancelled_is_neither_renewed_nor_settled_nor_reaped(store: Store, competitor: Competitor):
+    (claim,) = await claimed(store)
+
+    await store.cancel([claim.id], now=now())
+
+    assert list(await store.renew([claim], worker_id=WORKER, lease_seconds=LEASE)) == []
+    assert list(await store.settle([success(claim)])) == []
+    assert list(await store.release([claim], worker_id=WORKER)) == []
+    assert await reap(store) == Reaped([], [])
+    assert competitor.statuses() == {claim.id: "DISCARDED"}
+
+
+async def test_many_rows_are_cancelled_at_once_and_unknown_ids_are_skipped(store: Store, competitor: Competitor):
+    claims = await claimed(store, count=10)
+    ready = await inserted(store, count=10)
+    wanted = [*ids(ready), *ids(claims)]
+
+    changed = await store.cancel([*reversed(wanted), new_id()], now=now())
+
+    assert set(changed) == set(wanted)
+    assert set(competitor.statuses().values()) == {"DISCARDED"}
+    assert list(await store.cancel([], now=now())) == []
+
+
+# expire_lease
+
+
+async def test_a_lease_that_an_operator_ended_is_reaped(store: Store):
+    claim, other = await claimed(store, count=2)
+
+    assert await store.expire_lease([claim.id], expired_at=now() - timedelta(days=1)) == [claim.id]
+
+    assert (await row(store, claim.id)).status == "RUNNING"
+    assert await reap(store) == Reaped([claim.id], [])
+    assert (await row(store, other.id)).status == "RUNNING"
+
+
+async def test_a_worker_that_lives_after_all_keeps_its_lease(store: Store):
+    (claim,) = await claimed(store)
+    await store.expire_lease([claim.id], expired_at=now() - timedelta(days=1))
+
+    assert await store.renew([claim], worker_id=WORKER, lease_seconds=LEASE) == [claim.id]
+
+    assert await reap(store) == Reaped([], [])
+
+
+@pytest.mark.parametrize("status", [status for status in ALL_STATUSES if status != "RUNNING"])
+async def test_only_running_rows_have_a_lease_to_end(store: Store, competitor: Competitor, status: str):
+    task_id = competitor.insert_task(status=status, locked_at=LONG_AGO)
+
+    assert list(await store.expire_lease([task_id], expired_at=now())) == []
+
+
 # prune
 
 
@@ -327,6 +408,38 @@ async def test_no_more_locks_are_deleted_than_asked_for(store: Store, competitor
         competitor.insert_lock(pad(str(number)), None)
 
     assert [(await prune(store, limit=2)).locks for _ in range(4)] == [2, 2, 1, 0]
+
+
+def insert_tick(competitor: Competitor, schedule: str, scheduled_for: datetime, task_id: UUID | None = None) -> None:
+    competitor.run(
+        "INSERT INTO django_ox_oxscheduletick (schedule_name, scheduled_for, created_at, task_id) VALUES (?, ?, ?, ?)",
+        schedule, scheduled_for, scheduled_for, task_id,
+    )  # fmt: skip
+
+
+def ticks(competitor: Competitor) -> list[str]:
+    found = competitor.rows("SELECT schedule_name FROM django_ox_oxscheduletick ORDER BY schedule_name, scheduled_for")
+    return [name for (name,) in found]
+
+
+async def test_old_ticks_are_deleted_but_a_schedule_s_newest(store: Store, competitor: Competitor):
+    task_id = competitor.insert_task(status="SUCCESSFUL", finished_at=LONG_AGO)
+    for minute in range(3):
+        insert_tick(competitor, "old", LONG_AGO + timedelta(minutes=minute), task_id if minute == 2 else None)
+    insert_tick(competitor, "running", LONG_AGO)
+    insert_tick(competitor, "running", now())
+
+    assert await prune(store, "SUCCESSFUL", before=now() - timedelta(days=1)) == Pruned(1, 0, 3)
+
+    assert ticks(competitor) == ["old", "running"]
+    assert competitor.rows("SELECT task_id FROM django_ox_oxscheduletick WHERE schedule_name = 'old'") == [(None,)]
+
+
+async def test_no_more_ticks_are_deleted_than_asked_for(store: Store, competitor: Competitor):
+    for minute in range(6):
+        insert_tick(competitor, "old", LONG_AGO + timedelta(minutes=minute))
+
+    assert [(await prune(store, limit=2)).ticks for _ in range(4)] == [2, 2, 1, 0]
 
 
 @pytest.mark.engines("postgres", "mysql")

@@ -65,6 +65,15 @@ def test_retry_and_discard_change_what_they_may(run: Run, migrated_url: str, com
     assert out.split() == ["discarded", "0", "skipped", "1"]
 
 
+def test_cancel_stops_what_has_not_ended(run: Run, migrated_url: str, competitor: Competitor):
+    running, done = competitor.insert_task(status="RUNNING"), competitor.insert_task(status="SUCCESSFUL")
+    where = ("--database", migrated_url)
+
+    assert answer(run, "cancel", str(running), *where) == {"cancelled": 1, "skipped": 0}
+    assert run("cancel", str(done), *where)[0] == 1
+    assert competitor.statuses() == {running: "DISCARDED", done: "SUCCESSFUL"}
+
+
 def test_reap_frees_expired_rows(run: Run, migrated_url: str, competitor: Competitor):
     then = datetime.now(UTC) - DAY
     lease: dict[str, Any] = {
@@ -86,9 +95,13 @@ def test_prune_deletes_what_is_old_enough(run: Run, migrated_url: str, competito
         competitor.insert_task(status=status, finished_at=now - age * DAY)
     where = ("--database", migrated_url)
 
-    assert answer(run, "prune", *where) == {"tasks": 1, "locks": 0}
-    assert answer(run, "prune", "--older-than", "36h", *where) == {"tasks": 2, "locks": 0}
-    assert answer(run, "prune", "--older-than", "1w", "--include-failed", *where) == {"tasks": 1, "locks": 0}
+    assert answer(run, "prune", *where) == {"tasks": 1, "locks": 0, "ticks": 0}
+    assert answer(run, "prune", "--older-than", "36h", *where) == {"tasks": 2, "locks": 0, "ticks": 0}
+    assert answer(run, "prune", "--older-than", "1w", "--include-failed", *where) == {
+        "tasks": 1,
+        "locks": 0,
+        "ticks": 0,
+    }
 
 
 def test_the_app_comes_from_the_working_directory(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 
-from oxpull_async import Oxpull, TaskStatus, Worker
+from oxpull_async import Oxpull, TaskFailed, TaskStatus, Worker
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.integration.stage import Stage
@@ -121,3 +122,47 @@ async def test_a_retry_wakes_an_idle_worker(ox: Oxpull, competitor: Competitor):
         competitor.set_task(result.id, status="FAILED", attempts=1)
         assert await ox.actions.retry(result.id)
         assert await result.wait(timeout=10) == "at last"
+
+
+async def test_a_running_task_is_cancelled_at_the_next_renewal(ox: Oxpull, caplog: pytest.LogCaptureFixture):
+    stage = Stage()
+
+    @ox.task(unique=True)
+    async def hold() -> None:
+        await stage.hold()
+
+    async with ox.running(worker=Worker(ox, lease=1, concurrency=1)):
+        result = await hold.enqueue()
+        await stage.reached()
+        assert await ox.actions.cancel(result.id)
+        again = await hold.enqueue()
+        await eventually(lambda: stage.cancelled == 1)
+        stage.open()
+        await again.wait(timeout=10)
+
+    assert again.created
+    assert (await result.refresh()).status == TaskStatus.DISCARDED
+    assert "task_lease_lost" in events(caplog)
+
+
+async def test_whoever_waits_for_a_cancelled_task_is_told(ox: Oxpull):
+    @ox.task
+    async def task() -> None: ...
+
+    result = await task.enqueue()
+    assert await ox.actions.cancel_many([result.id, result.id, "x"]) == (1, 2)
+
+    with pytest.raises(TaskFailed) as told:
+        await result.wait(timeout=10)
+    assert told.value.status == TaskStatus.DISCARDED
+
+
+async def test_an_operator_s_word_frees_a_dead_worker_s_row(ox: Oxpull, competitor: Competitor):
+    far = datetime.now(UTC) + timedelta(days=1)
+    lease = {"locked_by": "dead", "locked_at": datetime.now(UTC), "lease_expires_at": far, "lease_epoch": 1}
+    task_id = competitor.insert_task(status="RUNNING", attempts=1, **lease)
+    assert not (await ox.reap()).requeued
+
+    assert await ox.actions.expire_lease(task_id)
+    assert list((await ox.reap()).requeued) == [task_id]
+    assert not await ox.actions.expire_lease(task_id)

@@ -77,6 +77,8 @@ POSTGRES_INDEXES = {
     "delete_stale_locks": {"oxpull_oxpulluniquelock_pkey"},
     "retry": {"django_ox_oxtask_pkey"},
     "discard": {"django_ox_oxtask_pkey"},
+    "cancel": {"django_ox_oxtask_pkey"},
+    "expire_lease": {"django_ox_oxtask_pkey"},
     "requeue": {"django_ox_oxtask_pkey"},
     "mark_lost": {"django_ox_oxtask_pkey"},
     "delete_tasks": {"django_ox_oxtask_pkey"},
@@ -120,6 +122,8 @@ def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:
         ("claim", {"oxpull_async_claim_idx", "sqlite_autoindex_django_ox_oxtask_1"}),
         ("renew", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("release", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("cancel", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("expire_lease", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("get_task", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("get_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("read_holders", {"sqlite_autoindex_oxpull_oxpulluniquelock_1", "sqlite_autoindex_django_ox_oxtask_1"}),
@@ -151,6 +155,8 @@ def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, inde
         ("read_holders", {"PRIMARY"}),
         ("lock_holders", {"PRIMARY"}),
         ("delete_tasks", {"PRIMARY"}),
+        ("lock_cancellable", {"PRIMARY"}),
+        ("lock_leased", {"PRIMARY"}),
     ],
 )
 def test_the_mysql_family_goes_by_these_indexes(full_database: Competitor, name: str, keys: set[str]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oxpull_async.core.statuses import (
+    CANCELLABLE,
     DISCARDABLE,
     OUTCOME_WRITABLE,
     PENDING,
@@ -40,7 +41,7 @@ def test_every_status_has_its_moves() -> None:
         (TaskStatus.SUCCESSFUL, OUTCOME_WRITABLE),
         (TaskStatus.FAILED, OUTCOME_WRITABLE),
         (TaskStatus.LOST, {TaskStatus.RUNNING}),
-        (TaskStatus.DISCARDED, DISCARDABLE),
+        (TaskStatus.DISCARDED, DISCARDABLE | CANCELLABLE),
     ],
 )
 def test_a_status_is_reached_from_these_and_no_others(target: TaskStatus, sources: frozenset[TaskStatus]) -> None:

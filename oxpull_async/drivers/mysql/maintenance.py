@@ -24,12 +24,18 @@ _LOCK_RETRYABLE = _SQL["lock_retryable"]
 _RETRY = _SQL["retry"]
 _LOCK_DISCARDABLE = _SQL["lock_discardable"]
 _DISCARD = _SQL["discard"]
+_LOCK_CANCELLABLE = _SQL["lock_cancellable"]
+_CANCEL = _SQL["cancel"]
+_LOCK_LEASED = _SQL["lock_leased"]
+_EXPIRE_LEASE = _SQL["expire_lease"]
 _FIND_PRUNABLE = _SQL["find_prunable"]
 _LOCK_PRUNABLE = _SQL["lock_prunable"]
 _FORGET_TICKS = _SQL["forget_ticks"]
 _DELETE_TASKS = _SQL["delete_tasks"]
 _FIND_STALE_LOCKS = _SQL["find_stale_locks"]
 _LOCK_SETTLED_HOLDERS = _SQL["lock_settled_holders"]
+_FIND_OLD_TICKS = _SQL["find_old_ticks"]
+_DELETE_TICKS = _SQL["delete_ticks"]
 _DELETE_LOCKS = load_statements(__package__, "unique.sql")["delete_locks"]
 
 _OPERATOR_WAIT_SECONDS = 10.0
@@ -74,6 +80,22 @@ def discard(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
     )
 
 
+def cancel(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
+    """The ids that are DISCARDED now."""
+    values = {"now": instant(now)}
+    return (
+        yield from repeated(lambda: _change(task_ids, _LOCK_CANCELLABLE, _CANCEL, **values), _OPERATOR_WAIT_SECONDS)
+    )
+
+
+def expire_lease(task_ids: Sequence[UUID], expired_at: datetime) -> Procedure[list[UUID]]:
+    """The ids whose lease is over now."""
+    values = {"expired_at": instant(expired_at)}
+    return (
+        yield from repeated(lambda: _change(task_ids, _LOCK_LEASED, _EXPIRE_LEASE, **values), _OPERATOR_WAIT_SECONDS)
+    )
+
+
 def _change(task_ids: Sequence[UUID], lock: Statement, change: Statement, **values: Any) -> Procedure[list[UUID]]:
     yield BEGIN()
     locked = yield lock(ids=hex_ids(task_ids))
@@ -114,5 +136,14 @@ def prune_locks(limit: int) -> Procedure[int]:
     return deleted.count
 
 
-def _ids(rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+def prune_ticks(scheduled_before: datetime, limit: int) -> Procedure[int]:
+    """Delete old ticks, but each schedule's newest."""
+    found = yield _FIND_OLD_TICKS(scheduled_before=instant(scheduled_before), limit=limit)
+    if not found.rows:
+        return 0
+    deleted = yield _DELETE_TICKS(tick_ids=_ids(found.rows))
+    return deleted.count
+
+
+def _ids(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(row[0] for row in rows)

@@ -18,9 +18,12 @@ _REQUEUE = _SQL["requeue"]
 _MARK_LOST = _SQL["mark_lost"]
 _RETRY = _SQL["retry"]
 _DISCARD = _SQL["discard"]
+_CANCEL = _SQL["cancel"]
+_EXPIRE_LEASE = _SQL["expire_lease"]
 _LOCK_PRUNABLE = _SQL["lock_prunable"]
 _FORGET_TICKS = _SQL["forget_ticks"]
 _DELETE_TASKS = _SQL["delete_tasks"]
+_DELETE_TICKS = _SQL["delete_ticks"]
 _FIND_STALE_LOCKS = _SQL["find_stale_locks"]
 _LOCK_SETTLED_HOLDERS = _SQL["lock_settled_holders"]
 _DELETE_STALE_LOCKS = load_statements(__package__, "unique.sql")["delete_stale_locks"]
@@ -66,6 +69,18 @@ def discard(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
     return [row[0] for row in result.rows]
 
 
+def cancel(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
+    """The ids that are DISCARDED now."""
+    result = yield _CANCEL(ids=list(task_ids), now=now)
+    return [row[0] for row in result.rows]
+
+
+def expire_lease(task_ids: Sequence[UUID], expired_at: datetime) -> Procedure[list[UUID]]:
+    """The ids whose lease is over now."""
+    result = yield _EXPIRE_LEASE(ids=list(task_ids), expired_at=expired_at)
+    return [row[0] for row in result.rows]
+
+
 def prune_tasks(statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Procedure[int]:
     """Within a transaction: delete settled rows, once no tick points at them."""
     result = yield _LOCK_PRUNABLE(
@@ -95,4 +110,10 @@ def prune_locks(limit: int) -> Procedure[int]:
     if not stale:
         return 0
     deleted = yield _DELETE_STALE_LOCKS(keys=[row[0] for row in stale], task_ids=[row[1] for row in stale])
+    return deleted.count
+
+
+def prune_ticks(scheduled_before: datetime, limit: int) -> Procedure[int]:
+    """Delete old ticks, but each schedule's newest."""
+    deleted = yield _DELETE_TICKS(scheduled_before=scheduled_before, limit=limit)
     return deleted.count

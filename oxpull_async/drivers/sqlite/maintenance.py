@@ -20,9 +20,12 @@ _REQUEUE = _SQL["requeue"]
 _MARK_LOST = _SQL["mark_lost"]
 _RETRY = _SQL["retry"]
 _DISCARD = _SQL["discard"]
+_CANCEL = _SQL["cancel"]
+_EXPIRE_LEASE = _SQL["expire_lease"]
 _LOCK_PRUNABLE = _SQL["lock_prunable"]
 _FORGET_TICKS = _SQL["forget_ticks"]
 _DELETE_TASKS = _SQL["delete_tasks"]
+_DELETE_TICKS = _SQL["delete_ticks"]
 _DELETE_STALE_LOCKS = load_statements(__package__, "unique.sql")["delete_stale_locks"]
 
 
@@ -64,6 +67,18 @@ def discard(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
     return [UUID(row[0]) for row in result.rows]
 
 
+def cancel(task_ids: Sequence[UUID], now: datetime) -> Procedure[list[UUID]]:
+    """The ids that are DISCARDED now."""
+    result = yield _CANCEL(ids=id_array(task_ids), now=text(now))
+    return [UUID(row[0]) for row in result.rows]
+
+
+def expire_lease(task_ids: Sequence[UUID], expired_at: datetime) -> Procedure[list[UUID]]:
+    """The ids whose lease is over now."""
+    result = yield _EXPIRE_LEASE(ids=id_array(task_ids), expired_at=text(expired_at))
+    return [UUID(row[0]) for row in result.rows]
+
+
 def prune_tasks(statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Procedure[int]:
     """Within a transaction: delete settled rows, once no tick points at them."""
     result = yield _LOCK_PRUNABLE(
@@ -82,4 +97,10 @@ def prune_tasks(statuses: Sequence[TaskStatus], finished_before: datetime, limit
 def prune_locks(limit: int) -> Procedure[int]:
     """Within a transaction: delete locks whose holder is settled or gone."""
     deleted = yield _DELETE_STALE_LOCKS(limit=limit)
+    return deleted.count
+
+
+def prune_ticks(scheduled_before: datetime, limit: int) -> Procedure[int]:
+    """Delete old ticks, but each schedule's newest."""
+    deleted = yield _DELETE_TICKS(scheduled_before=text(scheduled_before), limit=limit)
     return deleted.count

@@ -57,6 +57,30 @@ UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET status = 'DISCARDED', finished_at = :now, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
 WHERE id IN :ids
 
+-- name: lock_cancellable
+-- In id order.
+SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
+WHERE id IN :ids AND status IN ('READY', 'WAITING', 'RUNNING') ORDER BY id FOR UPDATE
+
+-- name: cancel
+-- What runs loses its lease with the epoch, so that its worker stops it and nothing of it is written. The epoch
+-- comes first: an assignment sees those before it.
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
+SET lease_epoch = lease_epoch + (status = 'RUNNING'), status = 'DISCARDED', finished_at = :now,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id IN :ids
+
+-- name: lock_leased
+-- In id order.
+SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
+WHERE id IN :ids AND status = 'RUNNING' AND locked_at IS NOT NULL ORDER BY id FOR UPDATE
+
+-- name: expire_lease
+-- The next pass of a reaper takes the row, unless its worker lives and renews the lease before that.
+UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
+SET locked_at = :expired_at, lease_expires_at = :expired_at
+WHERE id IN :ids
+
 -- name: find_prunable
 -- Candidates only, without locks.
 SELECT id FROM django_ox_oxtask
@@ -89,3 +113,16 @@ ORDER BY unique_lock.`key` LIMIT :limit
 SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
 WHERE id IN :ids AND status NOT IN ('READY', 'RUNNING')
 ORDER BY id FOR UPDATE SKIP LOCKED
+
+-- name: find_old_ticks
+-- A schedule's newest tick stays, however old: it says what has been dispatched.
+SELECT tick.id FROM django_ox_oxscheduletick AS tick
+WHERE tick.scheduled_for < :scheduled_before AND EXISTS (
+    SELECT 1 FROM django_ox_oxscheduletick AS newer
+    WHERE newer.schedule_name = tick.schedule_name AND newer.scheduled_for > tick.scheduled_for
+)
+ORDER BY tick.id LIMIT :limit
+
+-- name: delete_ticks
+-- By primary key: two that prune at once meet in the same order.
+DELETE FROM django_ox_oxscheduletick WHERE id IN :tick_ids ORDER BY id

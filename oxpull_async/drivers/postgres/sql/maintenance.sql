@@ -59,6 +59,31 @@ SET status = 'DISCARDED', finished_at = :now::timestamptz,
 FROM chosen WHERE task.id = chosen.id
 RETURNING task.id
 
+-- name: cancel
+-- What runs loses its lease with the epoch, so that its worker stops it and nothing of it is written.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM django_ox_oxtask
+    WHERE id = ANY(:ids::uuid[]) AND status IN ('READY', 'WAITING', 'RUNNING')
+    ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE django_ox_oxtask AS task
+SET status = 'DISCARDED', lease_epoch = lease_epoch + CASE WHEN status = 'RUNNING' THEN 1 ELSE 0 END,
+    finished_at = :now::timestamptz, locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+FROM chosen WHERE task.id = chosen.id
+RETURNING task.id
+
+-- name: expire_lease
+-- The next pass of a reaper takes the row, unless its worker lives and renews the lease before that.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM django_ox_oxtask
+    WHERE id = ANY(:ids::uuid[]) AND status = 'RUNNING' AND locked_at IS NOT NULL
+    ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE django_ox_oxtask AS task
+SET locked_at = :expired_at::timestamptz, lease_expires_at = :expired_at::timestamptz
+FROM chosen WHERE task.id = chosen.id
+RETURNING task.id
+
 -- name: lock_prunable
 -- Rows that somebody is just writing (a retry, a straggler) are left for a later pass.
 SELECT id FROM django_ox_oxtask
@@ -87,3 +112,14 @@ ORDER BY unique_lock.key LIMIT :limit::int
 SELECT id FROM django_ox_oxtask
 WHERE id = ANY(:ids::uuid[]) AND status NOT IN ('READY', 'RUNNING')
 ORDER BY id FOR UPDATE SKIP LOCKED
+
+-- name: delete_ticks
+-- A schedule's newest tick stays, however old: it says what has been dispatched.
+DELETE FROM django_ox_oxscheduletick WHERE id IN (
+    SELECT tick.id FROM django_ox_oxscheduletick AS tick
+    WHERE tick.scheduled_for < :scheduled_before::timestamptz AND EXISTS (
+        SELECT 1 FROM django_ox_oxscheduletick AS newer
+        WHERE newer.schedule_name = tick.schedule_name AND newer.scheduled_for > tick.scheduled_for
+    )
+    ORDER BY tick.id LIMIT :limit::int FOR UPDATE SKIP LOCKED
+) RETURNING id

@@ -44,6 +44,21 @@ SET status = 'DISCARDED', finished_at = :now,
 WHERE id IN (SELECT value FROM json_each(:ids)) AND +status IN ('READY', 'WAITING', 'FAILED', 'LOST')
 RETURNING id
 
+-- name: cancel
+-- What runs loses its lease with the epoch, so that its worker stops it and nothing of it is written.
+UPDATE django_ox_oxtask
+SET status = 'DISCARDED', lease_epoch = lease_epoch + (status = 'RUNNING'), finished_at = :now,
+    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +status IN ('READY', 'WAITING', 'RUNNING')
+RETURNING id
+
+-- name: expire_lease
+-- The next pass of a reaper takes the row, unless its worker lives and renews the lease before that.
+UPDATE django_ox_oxtask
+SET locked_at = :expired_at, lease_expires_at = :expired_at
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +status = 'RUNNING' AND locked_at IS NOT NULL
+RETURNING id
+
 -- name: lock_prunable
 -- In no order, so that a pass stops at its limit instead of sorting all that is old. The rows stay as they are
 -- seen here, because the transaction that surrounds this holds the file's write lock.
@@ -58,3 +73,14 @@ UPDATE django_ox_oxscheduletick SET task_id = NULL WHERE task_id IN (SELECT valu
 -- name: delete_tasks
 -- By primary key.
 DELETE FROM django_ox_oxtask WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: delete_ticks
+-- A schedule's newest tick stays, however old: it says what has been dispatched.
+DELETE FROM django_ox_oxscheduletick WHERE id IN (
+    SELECT tick.id FROM django_ox_oxscheduletick AS tick
+    WHERE tick.scheduled_for < :scheduled_before AND EXISTS (
+        SELECT 1 FROM django_ox_oxscheduletick AS newer
+        WHERE newer.schedule_name = tick.schedule_name AND newer.scheduled_for > tick.scheduled_for
+    )
+    LIMIT :limit
+)
