@@ -29,6 +29,8 @@ from oxpull_async.exceptions import (
     WrongDatabase,
 )
 from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.runtime.health import Health, ServiceHealth
+from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
@@ -40,6 +42,7 @@ __all__ = [
     "DeadlockDetected",
     "DuplicateTask",
     "EnqueueResult",
+    "Health",
     "InvalidArguments",
     "InvalidSettings",
     "InvalidTask",
@@ -48,8 +51,10 @@ __all__ = [
     "Oxpull",
     "OxpullError",
     "PoolTimeout",
+    "QueueStats",
     "SavepointMissing",
     "SerializationFailure",
+    "ServiceHealth",
     "Settings",
     "StatementTimeout",
     "StoreError",
@@ -65,6 +70,7 @@ __all__ = [
     "TransactionRolledBack",
     "Unique",
     "UniqueEnqueueRace",
+    "UniqueLock",
     "UniqueViolation",
     "Worker",
     "WrongDatabase",

@@ -23,9 +23,11 @@ from oxpull_async.exceptions import DuplicateTask, InvalidSettings, TaskResultDo
 from oxpull_async.ports import Held, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result, task_result
 from oxpull_async.runtime.actions import Actions
+from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
 from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.stats import Stats
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
 from oxpull_async.runtime.worker import Worker, run_until_idle
@@ -60,6 +62,8 @@ class Oxpull(TaskMaker, Verbs):
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock)
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
+        self.health: HealthCheck = HealthCheck(lambda: self.store)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
@@ -103,7 +107,7 @@ class Oxpull(TaskMaker, Verbs):
         """Open, and ``worker`` at work, for as long as the block lasts; what was open already stays open."""
         was_open = self._opening.is_open
         await self.open()
-        supervisor = Supervisor([] if worker is None else [worker])
+        supervisor = Supervisor([] if worker is None else [worker], self.health.roster)
         supervisor.start()
         try:
             yield self
@@ -241,10 +245,9 @@ class Oxpull(TaskMaker, Verbs):
         return await self._upkeep.reap(self.settings.lease)
 
     async def prune(self, *, older_than: Duration = timedelta(days=7), include_failed: bool = False) -> Pruned:
-        """Delete rows settled and schedule ticks fired longer ago than this, and unique locks of no pending row.
+        """Delete rows settled and ticks fired longer ago than this, and unique locks of no pending row, by the 1000.
 
-        SUCCESSFUL and DISCARDED rows; FAILED and LOST ones only if asked for.
-        A schedule's newest tick stays. In transactions of 1000 rows.
+        FAILED and LOST rows only if asked for; a schedule's newest tick stays.
         """
         return await self._upkeep.prune(seconds(older_than, "older_than"), include_failed=include_failed)
 

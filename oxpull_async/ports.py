@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
+from oxpull_async._figures import Inspection
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.core.statuses import TaskStatus
 
@@ -187,7 +188,7 @@ class Pruned:
     ticks: int = 0
 
 
-class Store(Protocol):
+class Store(Inspection, Protocol):
     """A database with the queue's tables in it."""
 
     @property

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
+from oxpull_async.cli.inspection import health, locks, status
 from oxpull_async.cli.rows import cancel, discard, retry
 from oxpull_async.cli.schema import migrate, sql
 from oxpull_async.cli.upkeep import prune, reap
@@ -20,5 +21,5 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-for _command in (worker, migrate, sql, retry, discard, cancel, reap, prune):
+for _command in (worker, status, health, locks, retry, discard, cancel, reap, prune, migrate, sql):
     app.command(_command)

@@ -20,3 +20,14 @@ def parse_period(text: str) -> timedelta:
         return timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
     except OverflowError as error:
         raise UsageError(f"{text!r} is longer than can be counted") from error
+
+
+def short_period(seconds: float) -> str:
+    """The period in its two largest units: ``2d 3h``, ``5m 4s``, ``12s``."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, length)
+        if number or parts:
+            parts.append(f"{number}{unit}")
+    return " ".join(parts[:2]) or "0s"

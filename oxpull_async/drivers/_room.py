@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
 
+from oxpull_async._figures import Counts, LockRow
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
@@ -148,6 +149,16 @@ class MaintenanceProcedures(Protocol):
     def prune_ticks(self, scheduled_before: datetime, limit: int) -> Procedure[int]: ...
 
 
+class InspectionProcedures(Protocol):
+    """``inspection.py`` of a room: run by ``read``."""
+
+    def probe(self) -> Procedure[None]: ...
+
+    def count(self, now: datetime, since: datetime, limit: int) -> Procedure[Counts]: ...
+
+    def list_locks(self, after: str, limit: int) -> Procedure[Sequence[LockRow]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """One dialect."""
@@ -160,5 +171,6 @@ class Room:
     claims: ClaimProcedures
     outcomes: OutcomeProcedures
     maintenance: MaintenanceProcedures
+    inspection: InspectionProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
+from oxpull_async._figures import Counts, LockRow
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
@@ -185,6 +186,15 @@ class SqlStore:
         locks = await self._pool.transact(maintenance.prune_locks(limit))
         ticks = await self._pool.transact(maintenance.prune_ticks(finished_before, limit))
         return Pruned(tasks, locks, ticks)
+
+    async def probe(self) -> None:
+        await self._pool.read(self._room.inspection.probe())
+
+    async def count(self, *, now: datetime, since: datetime, limit: int) -> Counts:
+        return await self._pool.read(self._room.inspection.count(now, since, limit))
+
+    async def list_locks(self, *, after: str, limit: int) -> Sequence[LockRow]:
+        return await self._pool.read(self._room.inspection.list_locks(after, limit))
 
 
 def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:

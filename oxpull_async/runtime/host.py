@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
+from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
 from oxpull_async.settings import Settings
@@ -50,6 +51,11 @@ class Host(Enqueuer, Protocol):
     @property
     def ready_hints(self) -> ReadyHints:
         """Tells workers that a row was enqueued."""
+        ...
+
+    @property
+    def health(self) -> HealthCheck:
+        """Keeps the roster of the services at work."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from random import uniform
 from typing import Final
 
@@ -39,6 +40,9 @@ class Service:
         self.failures: int = 0
         """How many turns in a row have failed."""
         self.last_error: Exception | None = None
+        self.running_since: datetime | None = None
+        self.last_turn_at: datetime | None = None
+        """When a turn last succeeded."""
         self.ended: asyncio.Event = asyncio.Event()
         self._turn = turn
         self._wake = asyncio.Event() if wake is None else wake
@@ -53,6 +57,7 @@ class Service:
 
     async def run(self) -> None:
         """Take turns until stopped."""
+        self.running_since = datetime.now(UTC)
         try:
             while not self._stopping.is_set():
                 self._wake.clear()  # before the turn: what is told during it leads to another one
@@ -84,6 +89,7 @@ class Service:
             )
 
     def _note_success(self) -> None:
+        self.last_turn_at = datetime.now(UTC)
         if self.failures:
             log(
                 logging.WARNING,

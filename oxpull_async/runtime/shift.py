@@ -53,7 +53,7 @@ class Shift:
         self._claimer = Claimer(host, terms, self._attempts, self._executor, ready)
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
-        self._supervisor = Supervisor([self._claiming, *self._others(outcomes)])
+        self._supervisor = Supervisor([self._claiming, *self._others(outcomes)], host.health.roster)
 
     @property
     def ran(self) -> int:

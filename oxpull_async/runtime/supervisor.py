@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from oxpull_async.runtime.roster import Roster
 from oxpull_async.telemetry import log
 
 _CANCEL_SECONDS: Final = 2.0
@@ -39,8 +40,9 @@ class Member(Protocol):
 class Supervisor:
     """Runs its members side by side. One that fails is logged, and brings down neither the others nor the host."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], roster: Roster | None = None) -> None:
         self._members = members
+        self._roster = Roster() if roster is None else roster
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -55,6 +57,7 @@ class Supervisor:
             return
         for member in self._members:
             member.stop()
+            self._roster.forget(member)
         done, _ = await asyncio.wait([task], timeout=self._members_longest_stop)
         if not done:
             task.cancel()
@@ -78,6 +81,8 @@ class Supervisor:
 
     async def _run(self, member: Member) -> None:
         try:
-            await member.run()
+            with self._roster.present(member):
+                await member.run()
         except Exception as error:  # must not reach the group, which would end all others
+            self._roster.lose(member, error)
             log(logging.ERROR, "service_ended", f"{member!r} ended by an error: {error}", error=error)

@@ -17,6 +17,7 @@ from tests.integration.competitor import Competitor
 
 Run = Callable[..., tuple[int, str, str]]
 DAY = timedelta(days=1)
+COMMANDS = ["worker", "status", "health", "locks", "retry", "discard", "cancel", "reap", "prune", "migrate", "sql"]
 
 
 @pytest.fixture
@@ -72,6 +73,54 @@ def test_cancel_stops_what_has_not_ended(run: Run, migrated_url: str, competitor
     assert answer(run, "cancel", str(running), *where) == {"cancelled": 1, "skipped": 0}
     assert run("cancel", str(done), *where)[0] == 1
     assert competitor.statuses() == {running: "DISCARDED", done: "SUCCESSFUL"}
+
+
+def test_status_tells_of_each_queue(run: Run, migrated_url: str, competitor: Competitor):
+    now = datetime.now(UTC)
+    competitor.insert_task(queue_name="mail", enqueued_at=now - timedelta(minutes=5, seconds=4))
+    competitor.insert_task(queue_name="mail", run_after=now + DAY)
+    competitor.insert_task(status="FAILED", queue_name="news", finished_at=now)
+    where = ("--database", migrated_url)
+
+    mail, news = answer(run, "status", *where)
+    assert (mail["queue_name"], mail["eligible"], mail["scheduled"], mail["counts"]["READY"]) == ("mail", 1, 1, 2)
+    assert (news["queue_name"], news["failure_rate"]) == ("news", 1.0)
+
+    code, out, err = run("status", *where)
+    assert (code, err) == (0, "")
+    assert {"mail", "news", "queue", "100%"} <= set(out.split())
+    assert "5m" in out
+
+
+def test_health_says_whether_the_database_can_be_worked_with(
+    run: Run, migrated_url: str, database_url: str, tmp_path: Path
+):
+    found = answer(run, "health", "--database", migrated_url)
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert found["latency"] > 0
+    assert run("health", "--database", migrated_url)[1].startswith("ok")
+
+    code, out, _ = run("health", "--database", database_url, "--json")
+    assert code == 1
+    assert "migrate" in json.loads(out)["problems"][0]
+    code, out, _ = run("health", "--database", "postgresql://nobody@127.0.0.1:1/x")
+    assert code == 1
+    assert "can't be reached" in out
+
+
+def test_locks_are_listed_the_stale_ones_alone_if_asked_for(run: Run, migrated_url: str, competitor: Competitor):
+    held = competitor.insert_unique("a" * 64)
+    competitor.insert_lock("b" * 64, None)
+    where = ("--database", migrated_url)
+
+    both = answer(run, "locks", *where)
+    assert [(lock["key"][0], lock["is_held"], lock["task_id"]) for lock in both] == [
+        ("a", True, str(held)),
+        ("b", False, None),
+    ]
+    assert answer(run, "locks", "--stale", *where) == both[1:]
+    assert answer(run, "locks", "--limit", "1", *where) == both[:1]
+    assert "(gone)" in run("locks", *where)[1]
 
 
 def test_reap_frees_expired_rows(run: Run, migrated_url: str, competitor: Competitor):
@@ -180,4 +229,4 @@ def test_without_its_packages_the_command_line_says_what_is_missing(run: Run, mo
 def test_help_names_every_command(run: Run):
     code, out, _ = run("--help")
     assert code == 0
-    assert {"worker", "migrate", "sql", "retry", "discard", "reap", "prune"} <= set(out.split())
+    assert set(COMMANDS) <= set(out.split())

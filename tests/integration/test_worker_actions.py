@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -159,7 +160,12 @@ async def test_whoever_waits_for_a_cancelled_task_is_told(ox: Oxpull):
 
 async def test_an_operator_s_word_frees_a_dead_worker_s_row(ox: Oxpull, competitor: Competitor):
     far = datetime.now(UTC) + timedelta(days=1)
-    lease = {"locked_by": "dead", "locked_at": datetime.now(UTC), "lease_expires_at": far, "lease_epoch": 1}
+    lease: dict[str, Any] = {
+        "locked_by": "dead",
+        "locked_at": datetime.now(UTC),
+        "lease_expires_at": far,
+        "lease_epoch": 1,
+    }
     task_id = competitor.insert_task(status="RUNNING", attempts=1, **lease)
     assert not (await ox.reap()).requeued
 

@@ -22,11 +22,12 @@ _SCALARS: dict[str, Any] = {
     "run_after": None, "max_attempts": 3, "enqueued_at": INSTANT, "now": INSTANT, "limit": 10, "any_queue": True,
     "worker_id": "worker-1", "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
     "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
-    "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT,
+    "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {
-    "ids": [ID, OTHER_ID], "tick_ids": [1, 2], "task_ids": [ID, OTHER_ID], "keys": [KEY, "l" * 64], "queues": ["default"],
+    "tick_ids": [1, 2], "ids": [ID, OTHER_ID],
+    "task_ids": [ID, OTHER_ID], "keys": [KEY, "l" * 64], "queues": ["default"],
     "task_paths": ["proof.tasks.mine", "proof.tasks.also_mine"], "epochs": [1, 1],
     "statuses": ["SUCCESSFUL", "FAILED"], "return_values": ["1", "2"], "errors": ["[]", "[]"],
     "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],

@@ -11,11 +11,11 @@ from oxpull_async.drivers._statements import Statement
 from tests.integration.competitor import Competitor
 from tests.scale import rounds
 from tests.servers.databases import Databases
+from tests.statements.filling import LOCKS, TASKS, analyze, insert_rows
 from tests.statements.samples import filled, statements_of
 
 ROOMS = ["postgres", "sqlite", "mysql"]
 FOREIGN = rounds(small=20_000, full=1_000_000)
-TASKS, LOCKS = "django_ox_oxtask", "oxpull_oxpulluniquelock"
 
 
 @pytest.fixture(scope="module")
@@ -194,26 +194,13 @@ def statement_of(room: str, name: str) -> Statement:
     return found
 
 
-_RECURSIVE = "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s) AS s"
-_SERIES = {
-    "postgresql": "(SELECT n FROM generate_series(1, {count}) AS n) AS s",
-    "sqlite": _RECURSIVE,
-    "mysql": _RECURSIVE,
-}
-_NEW_ID = {
-    "postgresql": "CAST(CONCAT('{kind}', LPAD(to_hex(n), 12, '0')) AS uuid)",
-    "sqlite": "'{kind}' || printf('%012x', n)",
-    "mysql": "CONCAT('{kind}', LPAD(HEX(n), 12, '0'))",
-}
-
-
 def _fill(competitor: Competitor) -> Competitor:
     competitor.insert_task(task_path="proof.tasks.mine")
-    _insert(competitor, "foreign", FOREIGN, path="elsewhere.task", status="READY", priority=50)
-    _insert(competitor, "settled", FOREIGN, path="proof.tasks.mine", status="SUCCESSFUL")
-    _insert(competitor, "running", 2_000, path="proof.tasks.mine", status="RUNNING")
-    _insert(competitor, "mine", 200, path="proof.tasks.mine", status="READY")
-    _insert(competitor, "also", 200, path="proof.tasks.also_mine", status="READY")
+    insert_rows(competitor, "foreign", FOREIGN, path="elsewhere.task", status="READY", priority=50)
+    insert_rows(competitor, "settled", FOREIGN, path="proof.tasks.mine", status="SUCCESSFUL")
+    insert_rows(competitor, "running", 2_000, path="proof.tasks.mine", status="RUNNING")
+    insert_rows(competitor, "mine", 200, path="proof.tasks.mine", status="READY")
+    insert_rows(competitor, "also", 200, path="proof.tasks.also_mine", status="READY")
     competitor.run(
         f"INSERT INTO {LOCKS} ({competitor.key_column}, task_id, task_path, queue_name, created_at) "
         f"SELECT CONCAT(REPLACE(CAST(id AS char(36)), '-', ''), 'k'), id, task_path, queue_name, enqueued_at "
@@ -222,31 +209,5 @@ def _fill(competitor: Competitor) -> Competitor:
         else f"INSERT INTO {LOCKS} (key, task_id, task_path, queue_name, created_at) "
         f"SELECT id || 'k', id, task_path, queue_name, enqueued_at FROM {TASKS}"
     )
-    for table in (TASKS, LOCKS):
-        competitor.run({"mysql": "ANALYZE TABLE "}.get(competitor.scheme, "ANALYZE ") + table)
+    analyze(competitor)
     return competitor
-
-
-def _insert(competitor: Competitor, kind: str, count: int, *, path: str, status: str, priority: int = 0) -> None:
-    scheme = competitor.scheme
-    if scheme == "mysql":
-        (variable,) = competitor.rows("SHOW VARIABLES LIKE '%max_recursi%'")
-        competitor.run(f"SET SESSION {variable[0]} = {max(count, 1000)}")
-    finished = f"'{_FINISHED}'" if status == "SUCCESSFUL" else "NULL"
-    competitor.run(
-        f"INSERT INTO {TASKS} (id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status, "
-        "attempts, max_attempts, errors, worker_ids, enqueued_at, finished_at, lease_epoch) "
-        f"SELECT {_NEW_ID[scheme].format(kind=_KINDS[kind])}, '{path}', '[]', '{{}}', 'default', {priority}, "
-        f"{'false' if scheme == 'postgresql' else 0}, 'default', '{status}', 0, 3, '[]', '[]', '{_FINISHED}', "
-        f"{'CAST(' + finished + ' AS timestamptz)' if scheme == 'postgresql' else finished}, 0 "
-        f"FROM {_SERIES[scheme].format(count=count)}"
-    )
-
-
-# The first half of the kind's ids; a MariaDB takes no UUID of an unknown variant.
-_KINDS = {
-    kind: f"018f0000{number:04}70008000"
-    for number, kind in enumerate(["foreign", "settled", "running", "mine", "also"], 1)
-}
-
-_FINISHED = "2026-01-01 00:00:00"

@@ -123,6 +123,11 @@ def instant(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
+def aware(moment: Any) -> Any:
+    """A moment as it comes from the drivers, or None."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
 def microseconds(seconds: float) -> int:
     """A duration for ``TIMESTAMPADD(MICROSECOND, …)``."""
     return round(seconds * 1_000_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oxpull_async.drivers._room import Room
-from oxpull_async.drivers.postgres import claims, joined, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.postgres import claims, inspection, joined, maintenance, outcomes, tasks, unique
 from oxpull_async.drivers.postgres.pool import Pool
 from oxpull_async.settings import Settings
 
@@ -19,5 +19,6 @@ def room(url: str, settings: Settings) -> Room:
         claims=claims,
         outcomes=outcomes,
         maintenance=maintenance,
+        inspection=inspection,
         insert_chunk=5000,
     )

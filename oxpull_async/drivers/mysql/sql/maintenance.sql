@@ -84,7 +84,7 @@ WHERE id IN :ids
 -- name: find_prunable
 -- Candidates only, without locks.
 SELECT id FROM django_ox_oxtask
-WHERE status IN :statuses AND finished_at < :finished_before ORDER BY id LIMIT :limit
+WHERE status IN :statuses AND finished_at < :finished_before ORDER BY finished_at LIMIT :limit
 
 -- name: lock_prunable
 -- Rows that somebody is just writing (a retry, a straggler) are left for a later pass.

@@ -85,10 +85,10 @@ FROM chosen WHERE task.id = chosen.id
 RETURNING task.id
 
 -- name: lock_prunable
--- Rows that somebody is just writing (a retry, a straggler) are left for a later pass.
+-- Rows that somebody is just writing (a retry, a straggler) are left for a later pass, so no order of keys is needed.
 SELECT id FROM django_ox_oxtask
 WHERE status = ANY(:statuses::varchar[]) AND finished_at < :finished_before::timestamptz
-ORDER BY id LIMIT :limit::int
+ORDER BY finished_at LIMIT :limit::int
 FOR UPDATE SKIP LOCKED
 
 -- name: forget_ticks

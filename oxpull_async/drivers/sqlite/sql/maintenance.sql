@@ -60,11 +60,11 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND +status = 'RUNNING' AND lock
 RETURNING id
 
 -- name: lock_prunable
--- In no order, so that a pass stops at its limit instead of sorting all that is old. The rows stay as they are
--- seen here, because the transaction that surrounds this holds the file's write lock.
+-- The plus sign keeps the planner to the index of what is finished. The rows stay as they are seen here, because
+-- the transaction that surrounds this holds the file's write lock.
 SELECT id FROM django_ox_oxtask
-WHERE status IN (SELECT value FROM json_each(:statuses)) AND finished_at < :finished_before
-LIMIT :limit
+WHERE +status IN (SELECT value FROM json_each(:statuses)) AND finished_at < :finished_before
+ORDER BY finished_at LIMIT :limit
 
 -- name: forget_ticks
 -- The tick's foreign key has no action of its own.

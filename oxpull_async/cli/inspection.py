@@ -1,0 +1,117 @@
+"""``status``, ``health`` and ``locks``: what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oxpull_async.cli.options import Flag, Where
+from oxpull_async.cli.output import show_json, show_table
+from oxpull_async.cli.periods import short_period
+from oxpull_async.cli.target import Target
+from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.exceptions import ConnectionLost
+from oxpull_async.runtime.stats import LIMIT, QueueStats, UniqueLock
+
+_COUNTED = (TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST)
+_COLUMNS = (
+    "queue", "due#", "later#", "running#", "waiting#", "successful#", "failed#", "lost#", "discarded#", "oldest#",
+    "a minute#", "failing#",
+)  # fmt: skip
+
+
+async def status(*, target: Where = None, json: Flag = False) -> None:
+    """Show what is in each queue, and how it fares.
+
+    Due rows could be claimed now, later ones wait for their time. The rate
+    and the share that fails are of the last five minutes.
+
+    Parameters
+    ----------
+    json
+        Print JSON: a list of queues.
+    """
+    knows_tasks = False
+    async with (target or Target()).find() as ox:
+        queues = await ox.stats.queues()
+        knows_tasks = bool(ox.tasks)
+    if json:
+        show_json([queue.model_dump(mode="json") for queue in queues])
+        return
+    show_table(_COLUMNS, [_figures(queue) for queue in queues])
+    if any(not queue.is_exact for queue in queues):
+        print(f"Settled rows are counted among the latest {LIMIT:,}.")
+    if knows_tasks:
+        for queue in queues:
+            for path, number in queue.unrunnable.items():
+                print(f"{queue.queue_name}: {number} due row(s) of {path}, which this app doesn't declare")
+
+
+async def health(*, target: Where = None, timeout: float = 5.0, json: Flag = False) -> int:
+    """Say whether the database answers and has the tables. Exits with 1 if not.
+
+    Parameters
+    ----------
+    timeout
+        How many seconds the database may take.
+    json
+        Print JSON.
+    """
+    latency: float | None = None
+    problems: Sequence[str] = ()
+    try:
+        async with (target or Target()).find() as ox:
+            found = await ox.health(timeout=timeout)
+    except ConnectionLost as error:
+        problems = [str(error)]
+    else:
+        latency, problems = found.latency, found.problems
+    if json:
+        show_json({"ok": not problems, "latency": latency, "problems": problems})
+    else:
+        print("\n".join(problems) or f"ok, answered in {(latency or 0) * 1000:.1f} ms")
+    return 1 if problems else 0
+
+
+async def locks(*, target: Where = None, stale: Flag = False, limit: int = 100, json: Flag = False) -> None:
+    """List the locks of unique tasks, in the order of their keys.
+
+    A lock is held while its task is READY or RUNNING. A stale one hinders
+    nobody: the next enqueue takes it over, and prune deletes it.
+
+    Parameters
+    ----------
+    stale
+        Only those that nobody holds.
+    limit
+        How many to list at most.
+    json
+        Print JSON: a list of locks.
+    """
+    async with (target or Target()).find() as ox:
+        found: list[UniqueLock] = []
+        after = ""
+        while len(found) < limit and (page := await ox.stats.locks(after=after)):
+            after = page[-1].key
+            found += [lock for lock in page if not (stale and lock.is_held)]
+    found = found[:limit]
+    if json:
+        show_json([{**lock.model_dump(mode="json"), "is_held": lock.is_held} for lock in found])
+        return
+    show_table(("key", "task", "status", "queue", "since", "id"), [_row(lock) for lock in found])
+
+
+def _row(lock: UniqueLock) -> list[object]:
+    since = f"{lock.created_at:%Y-%m-%d %H:%M:%S}"
+    return [lock.key[:12], lock.task_path, lock.status or "(gone)", lock.queue_name, since, lock.task_id]
+
+
+def _figures(queue: QueueStats) -> list[str | int | None]:
+    return [
+        queue.queue_name,
+        queue.eligible,
+        queue.scheduled,
+        *[queue.counts[status] for status in (*_COUNTED, TaskStatus.DISCARDED)],
+        None if queue.oldest_age is None else short_period(queue.oldest_age),
+        f"{queue.throughput:.1f}",
+        None if queue.failure_rate is None else f"{queue.failure_rate:.0%}",
+    ]

@@ -1,0 +1,40 @@
+"""What is there: tables, counts of rows, locks. Reads alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from oxpull_async._figures import Counts, FinishedCount, LockRow, PendingCount, UndecidedCount
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._statements import load_statements
+
+_SQL = load_statements(__package__, "inspection.sql")
+_PROBE_TABLES = _SQL["probe_tables"]
+_COUNT_PENDING = _SQL["count_pending"]
+_COUNT_UNDECIDED = _SQL["count_undecided"]
+_COUNT_FINISHED = _SQL["count_finished"]
+_LIST_LOCKS = _SQL["list_locks"]
+
+
+def probe() -> Procedure[None]:
+    """Whether the server answers, and has the tables."""
+    yield _PROBE_TABLES()
+
+
+def count(now: datetime, since: datetime, limit: int) -> Procedure[Counts]:
+    """Three statements, each of which sees what was committed before it."""
+    pending = yield _COUNT_PENDING(now=now)
+    undecided = yield _COUNT_UNDECIDED(limit=limit)
+    finished = yield _COUNT_FINISHED(since=since, limit=limit)
+    return Counts(
+        pending=[PendingCount(*row) for row in pending.rows],
+        undecided=[UndecidedCount(*row) for row in undecided.rows],
+        finished=[FinishedCount(*row) for row in finished.rows],
+    )
+
+
+def list_locks(after: str, limit: int) -> Procedure[Sequence[LockRow]]:
+    """A page of locks, with their holders' statuses."""
+    result = yield _LIST_LOCKS(after=after, limit=limit)
+    return [LockRow(*row) for row in result.rows]

@@ -1,0 +1,59 @@
+"""What is there: tables, counts of rows, locks. Reads alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from oxpull_async._figures import Counts, FinishedCount, LockRow, PendingCount, UndecidedCount
+from oxpull_async.drivers._procedure import Procedure, Row
+from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.sqlite._rows import instant, stored_instant, text
+
+_SQL = load_statements(__package__, "inspection.sql")
+_PROBE_TABLES = _SQL["probe_tables"]
+_COUNT_PENDING = _SQL["count_pending"]
+_COUNT_UNDECIDED = _SQL["count_undecided"]
+_COUNT_FINISHED = _SQL["count_finished"]
+_LIST_LOCKS = _SQL["list_locks"]
+
+
+def probe() -> Procedure[None]:
+    """Whether the server answers, and has the tables."""
+    yield _PROBE_TABLES()
+
+
+def count(now: datetime, since: datetime, limit: int) -> Procedure[Counts]:
+    """Three statements, each of which sees what was committed before it."""
+    pending = yield _COUNT_PENDING(now=text(now))
+    undecided = yield _COUNT_UNDECIDED(limit=limit)
+    finished = yield _COUNT_FINISHED(since=text(since), limit=limit)
+    return Counts(
+        pending=[_pending(row) for row in pending.rows],
+        undecided=[UndecidedCount(*row) for row in undecided.rows],
+        finished=[_finished(row) for row in finished.rows],
+    )
+
+
+def _pending(row: Row) -> PendingCount:
+    queue_name, task_path, status, count, due, oldest_due_at, last_attempted_at = row
+    return PendingCount(queue_name, task_path, status, count, due, instant(oldest_due_at), instant(last_attempted_at))
+
+
+def _finished(row: Row) -> FinishedCount:
+    queue_name, status, count, recent, earliest_finished_at, last_attempted_at = row
+    return FinishedCount(
+        queue_name, status, count, recent, stored_instant(earliest_finished_at), instant(last_attempted_at)
+    )
+
+
+def list_locks(after: str, limit: int) -> Procedure[Sequence[LockRow]]:
+    """A page of locks, with their holders' statuses."""
+    result = yield _LIST_LOCKS(after=after, limit=limit)
+    return [_lock(row) for row in result.rows]
+
+
+def _lock(row: Row) -> LockRow:
+    key, task_id, task_path, queue_name, created_at, status = row
+    return LockRow(key, task_id and UUID(task_id), task_path, queue_name, stored_instant(created_at), status)
