@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from oxpull_async.drivers._joined.joining import session_factory
+from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, script
 from oxpull_async.drivers._store import SqlStore
 from oxpull_async.exceptions import InvalidSettings
 from oxpull_async.settings import Settings
 
-__all__ = ["SqlStore", "open_store", "schema_script", "session_factory"]
+__all__ = ["SqlStore", "open_store", "schema_script", "schema_statements", "session_factory"]
 
 _ROOMS = {
     "postgresql": "postgres",
@@ -32,15 +33,25 @@ def open_store(url: str, settings: Settings) -> SqlStore:
 
 
 def schema_script(url: str, *, lean: bool = False) -> str:
-    """The schema as SQL for the URL's dialect; connects to nothing.
+    """The schema as one SQL script; otherwise as ``schema_statements``."""
+    return script(_schema(url, lean))
 
-    ``mariadb://`` stands for 10.7 or later, where ids are of the type ``uuid``.
+
+def schema_statements(url: str, *, lean: bool = False) -> list[SchemaStatement]:
+    """The statements that make the schema in the URL's dialect, for a migration tool; connects to nothing.
+
+    Those ``outside_transaction`` must not run within one. ``mariadb://``
+    stands for 10.7 or later, where ids are of the type ``uuid``.
     Raises: InvalidSettings as ``open_store`` does.
     """
+    return [statement for step in _schema(url, lean) for statement in step.statements]
+
+
+def _schema(url: str, lean: bool) -> list[SchemaStep]:
     migrations = import_module(f"{_import_room(url).__name__}.migrations")
     uuid_type = {"uuid_type": "uuid"} if urlsplit(url).scheme == "mariadb" else {}
-    script: str = migrations.sql(lean=lean, **uuid_type)
-    return script
+    steps: list[SchemaStep] = migrations.schema(lean=lean, **uuid_type)
+    return steps
 
 
 def _import_room(url: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 _STATEMENT = re.compile(r"^-- statement[ \t]*$", re.MULTILINE)
@@ -43,12 +43,20 @@ def load_steps(package: str, *, lean: bool) -> list[SchemaStep]:
     return [SchemaStep(name, _statements(sources[file])) for name, file in _chosen(sources, lean).items()]
 
 
-def script(package: str, fill: Callable[[str], str], *, lean: bool) -> str:
+def filled(steps: list[SchemaStep], fill: Callable[[str], str]) -> list[SchemaStep]:
+    """The steps with every statement's text filled in."""
+    return [
+        SchemaStep(step.name, tuple(replace(statement, text=fill(statement.text)) for statement in step.statements))
+        for step in steps
+    ]
+
+
+def script(steps: list[SchemaStep]) -> str:
     """The whole schema as one readable SQL script, for those who migrate with a tool of their own."""
     parts = []
-    for step in load_steps(package, lean=lean):
+    for step in steps:
         parts.append(f"-- {step.name}\n")
-        parts.extend(f"{fill(statement.text)};\n" for statement in step.statements)
+        parts.extend(f"{statement.text};\n" for statement in step.statements)
     return "\n".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
+from alembic.config import Config
 
 from oxpull_async import Oxpull
 from tests.docs.pages import EXAMPLES
 from tests.eventually import eventually
+from tests.servers.databases import Databases
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
@@ -199,3 +203,21 @@ def _environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OXPULL_", "PYTEST_"))}
     path = os.pathsep.join([str(EXAMPLES), str(EXAMPLES.parents[1])])
     return {**kept, "PYTHONPATH": path, "COLUMNS": "120", "NO_COLOR": "1", **more}
+
+
+async def test_the_alembic_revision_makes_what_migrate_would(migrations_url: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(EXAMPLES / "alembic"))
+    config.set_main_option("sqlalchemy.url", migrations_url.replace("postgresql://", "postgresql+psycopg://"))
+
+    await asyncio.to_thread(command.upgrade, config, "head")
+
+    async with Oxpull(migrations_url) as ox:
+        await ox.migrate()
+        assert (await ox.enqueue_unique(ox.reference("shop.send", queue_name="mail"), 42)).created
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def migrations_url(databases: Databases, request: pytest.FixtureRequest) -> Iterator[str]:
+    with databases.empty(request.param) as url:
+        yield url

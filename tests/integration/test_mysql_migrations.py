@@ -75,11 +75,12 @@ async def test_a_step_that_was_cut_off_is_begun_again(database_url: str, competi
 
 async def test_ids_are_stored_as_the_task_table_that_is_there_has_them(database_url: str, competitor: Competitor):
     text = next(
-        statement
-        for statement in migrations.sql(lean=False, uuid_type="char(32) COLLATE utf8mb4_bin").split(";")
-        if "CREATE TABLE IF NOT EXISTS django_ox_oxtask (" in statement
+        statement.text
+        for step in migrations.schema(lean=False, uuid_type="char(32) COLLATE utf8mb4_bin")
+        for statement in step.statements
+        if statement.text.startswith("CREATE TABLE IF NOT EXISTS django_ox_oxtask (")
     )
-    competitor.run(text[text.index("CREATE") :])
+    competitor.run(text)
 
     async with opened(database_url) as store:
         await store.migrate()

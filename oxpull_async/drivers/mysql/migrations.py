@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, load_steps, script
+from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, filled, load_steps
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers._statements import Statement, load_statements
@@ -26,9 +26,9 @@ _UUID_SINCE = (10, 7)
 _UUID = "{uuid}"
 
 
-def sql(*, lean: bool, uuid_type: str = "char(32)") -> str:
-    """The schema as a script. Ids are ``char(32)`` on MySQL, ``uuid`` on MariaDB from 10.7."""
-    return script(__package__, lambda text: text.replace(_UUID, uuid_type), lean=lean)
+def schema(*, lean: bool, uuid_type: str = "char(32)") -> list[SchemaStep]:
+    """All steps in their order, for a database without tables. Ids are ``char(32)``, ``uuid`` on MariaDB from 10.7."""
+    return filled(load_steps(__package__, lean=lean), lambda text: text.replace(_UUID, uuid_type))
 
 
 async def migrate(connection: Connection, *, lean: bool) -> list[str]:

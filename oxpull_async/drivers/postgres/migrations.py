@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, load_steps, script
+from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, load_steps
 from oxpull_async.exceptions import LockNotAvailable
 
 _LOCK = 0x6F7870756C6C  # "oxpull" in ASCII: one number for every version of this library
@@ -15,9 +15,9 @@ _LOCK_SECONDS = 300.0
 _POLL_SECONDS = 0.05
 
 
-def sql(*, lean: bool) -> str:
-    """The schema as a script."""
-    return script(__package__, lambda text: text, lean=lean)
+def schema(*, lean: bool) -> list[SchemaStep]:
+    """All steps in their order, for a database without tables."""
+    return load_steps(__package__, lean=lean)
 
 
 async def migrate(connection: Any, *, lean: bool) -> list[str]:

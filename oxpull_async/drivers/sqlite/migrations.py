@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 
-from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, load_steps, script
+from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, load_steps
 
 
-def sql(*, lean: bool) -> str:
-    """The schema as a script."""
-    return script(__package__, lambda text: text, lean=lean)
+def schema(*, lean: bool) -> list[SchemaStep]:
+    """All steps in their order, for a database without tables."""
+    return load_steps(__package__, lean=lean)
 
 
 def migrate(connection: sqlite3.Connection, *, lean: bool) -> list[str]:
