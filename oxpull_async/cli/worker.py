@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -28,16 +29,57 @@ _LEAVE_SECONDS: Final = 2.0
 _ORPHAN_POLL_SECONDS: Final = 1.0
 
 
+@dataclass(frozen=True)
+class Terms:
+    """How a process works.
+
+    Parameters
+    ----------
+    queue
+        Take rows of this queue alone; may be given several times.
+    concurrency
+        How many tasks run at once in a process.
+    shutdown_timeout
+        How many seconds tasks may go on after the first signal.
+    burst
+        End when nothing is due.
+    max_tasks
+        End a process after claiming so many rows; of several, it's started again.
+    """
+
+    queue: Annotated[list[str] | None, Parameter(name=["--queue", "-q"], negative=())] = None
+    concurrency: int = 10
+    shutdown_timeout: float = 30
+    burst: Flag = False
+    max_tasks: int | None = None
+
+    def worker(self, ox: Oxpull) -> Worker:
+        """A worker on these terms."""
+        return Worker(
+            ox,
+            queues=self.queue or None,
+            concurrency=self.concurrency,
+            shutdown_timeout=self.shutdown_timeout,
+        )
+
+    def arguments(self) -> list[str]:
+        """The same for another process."""
+        found = ["--concurrency", str(self.concurrency), "--shutdown-timeout", str(self.shutdown_timeout)]
+        for name in self.queue or ():
+            found += ["--queue", name]
+        if self.burst:
+            found.append("--burst")
+        if self.max_tasks is not None:
+            found += ["--max-tasks", str(self.max_tasks)]
+        return found
+
+
 async def worker(
     app: str | None = None,
     /,
     *,
-    queue: Annotated[list[str] | None, Parameter(name=["--queue", "-q"], negative=())] = None,
-    concurrency: int = 10,
-    shutdown_timeout: float = 30,
+    terms: Annotated[Terms | None, Parameter(name="*")] = None,
     processes: int = 1,
-    burst: Flag = False,
-    max_tasks: int | None = None,
     reload: Flag = False,
     heartbeat_file: Path | None = None,
 ) -> int:
@@ -52,23 +94,14 @@ async def worker(
     ----------
     app
         The Oxpull whose tasks to run, as module:ox; without it $OXPULL_APP.
-    queue
-        Take rows of this queue alone; may be given several times.
-    concurrency
-        How many tasks run at once in a process.
-    shutdown_timeout
-        How many seconds tasks may go on after the first signal.
     processes
         How many processes to run; those that die are started again.
-    burst
-        End when nothing is due.
-    max_tasks
-        End a process after claiming so many rows; of several, it's started again.
     reload
         Start anew when a Python file below the working directory changes.
     heartbeat_file
         Touch this file every second; of several processes, one with .0, .1 and so on appended for each.
     """
+    terms = terms or Terms()
     reference = app or os.environ.get(APP_VARIABLE)
     if not reference:
         raise UsageError(f"whose tasks? Give module:ox, or set {APP_VARIABLE}")
@@ -78,19 +111,16 @@ async def worker(
         raise UsageError("--reload is for development, and runs one process")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if processes == 1 and not reload:
-        ox = load_app(reference)
-        work = Worker(ox, queues=queue or None, concurrency=concurrency, shutdown_timeout=shutdown_timeout)
-        return await _run(ox, work, heartbeat_file, until_idle=burst, max_tasks=max_tasks)
-    command = _command(reference, queue or [], concurrency, shutdown_timeout, burst=burst, max_tasks=max_tasks)
-    if reload:
-        command += [] if heartbeat_file is None else ["--heartbeat-file", str(heartbeat_file)]
-        return Reloading(command, Sources(Path.cwd())).run()
-    return Fleet(command, processes=processes, ends=burst, heartbeat_file=heartbeat_file).run()
+        return await _run(load_app(reference), terms, heartbeat_file)
+    command = ["worker", reference, *terms.arguments()]
+    if processes > 1:
+        return Fleet(command, processes=processes, ends=terms.burst, heartbeat_file=heartbeat_file).run()
+    command += [] if heartbeat_file is None else ["--heartbeat-file", str(heartbeat_file)]
+    return Reloading(command, Sources(Path.cwd())).run()
 
 
-async def _run(
-    ox: Oxpull, work: Worker, heartbeat_file: Path | None, *, until_idle: bool, max_tasks: int | None
-) -> int:
+async def _run(ox: Oxpull, terms: Terms, heartbeat_file: Path | None) -> int:
+    work = terms.worker(ox)
     beside: list[Coroutine[Any, Any, None]] = []
     if heartbeat_file is not None:
         touch(heartbeat_file)  # here, where it's told if it can't be
@@ -100,7 +130,7 @@ async def _run(
     watchers = [asyncio.create_task(watching) for watching in beside]
     with Signals(work) as signals:
         try:
-            await work.run(until_idle=until_idle, max_tasks=max_tasks)
+            await work.run(until_idle=terms.burst, max_tasks=terms.max_tasks)
         finally:
             for watcher in watchers:
                 watcher.cancel()
@@ -114,23 +144,3 @@ async def _stop_if_orphaned(work: Worker, parent: int) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - no event tells of that
         await anyio.sleep(_ORPHAN_POLL_SECONDS)
     work.stop()
-
-
-def _command(
-    reference: str,
-    queues: Sequence[str],
-    concurrency: int,
-    shutdown_timeout: float,
-    *,
-    burst: bool,
-    max_tasks: int | None,
-) -> list[str]:
-    """The same call for one process."""
-    command = ["worker", reference, "--concurrency", str(concurrency), "--shutdown-timeout", str(shutdown_timeout)]
-    for name in queues:
-        command += ["--queue", name]
-    if burst:
-        command.append("--burst")
-    if max_tasks is not None:
-        command += ["--max-tasks", str(max_tasks)]
-    return command
