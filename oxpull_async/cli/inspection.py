@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from oxpull_async.cli.options import Flag, Where
 from oxpull_async.cli.output import show_json, show_table
 from oxpull_async.cli.periods import short_period
 from oxpull_async.cli.target import Target
+from oxpull_async.cli.vital_signs import age
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.exceptions import ConnectionLost
 from oxpull_async.runtime.stats import LIMIT, QueueStats, UniqueLock
@@ -46,30 +48,56 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
                 print(f"{queue.queue_name}: {number} due row(s) of {path}, which this app doesn't declare")
 
 
-async def health(*, target: Where = None, timeout: float = 5.0, json: Flag = False) -> int:
+async def health(
+    *,
+    target: Where = None,
+    timeout: float = 5.0,
+    heartbeat_file: Path | None = None,
+    max_age: float = 60.0,
+    json: Flag = False,
+) -> int:
     """Say whether the database answers and has the tables. Exits with 1 if not.
+
+    With a heartbeat file, say whether the worker that touches it is alive,
+    and ask no database.
 
     Parameters
     ----------
     timeout
         How many seconds the database may take.
+    heartbeat_file
+        The file that the worker was given.
+    max_age
+        How many seconds ago it must have been touched.
     json
         Print JSON.
     """
     latency: float | None = None
     problems: Sequence[str] = ()
-    try:
-        async with (target or Target()).find() as ox:
-            found = await ox.health(timeout=timeout)
-    except ConnectionLost as error:
-        problems = [str(error)]
+    if heartbeat_file is not None:
+        problems = _signs_of_death(heartbeat_file, max_age)
     else:
-        latency, problems = found.latency, found.problems
+        try:
+            async with (target or Target()).find() as ox:
+                found = await ox.health(timeout=timeout)
+        except ConnectionLost as error:
+            problems = [str(error)]
+        else:
+            latency, problems = found.latency, found.problems
     if json:
         show_json({"ok": not problems, "latency": latency, "problems": problems})
     else:
-        print("\n".join(problems) or f"ok, answered in {(latency or 0) * 1000:.1f} ms")
+        print("\n".join(problems) or ("ok" if latency is None else f"ok, answered in {latency * 1000:.1f} ms"))
     return 1 if problems else 0
+
+
+def _signs_of_death(file: Path, max_age: float) -> list[str]:
+    seconds = age(file)
+    if seconds is None:
+        return [f"there is no heartbeat file {file}"]
+    if not -1 <= seconds <= max_age:
+        return [f"the heartbeat file {file} was last touched {seconds:.0f} s ago"]
+    return []
 
 
 async def locks(*, target: Where = None, stale: Flag = False, limit: int = 100, json: Flag = False) -> None:

@@ -66,6 +66,10 @@ class WorkerProcess:
         self._process = process
         self._stderr = BufferedByteReceiveStream(process.stderr)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self._process.send_signal(number)
 
@@ -95,10 +99,16 @@ class WorkerProcess:
             yield line
 
 
+def write_app(folder: Path, source: str = APP) -> None:
+    """Put an app where a worker process finds it."""
+    (folder / "queue_app.py").write_text(source)
+
+
 @asynccontextmanager
 async def worker_process(folder: Path, database: str, *options: str) -> AsyncIterator[WorkerProcess]:
     """A worker that is killed at the end of the block, if it's still there."""
-    (folder / "queue_app.py").write_text(APP)
+    if not (folder / "queue_app.py").exists():
+        write_app(folder)
     process = await anyio.open_process(
         [*COMMAND, "worker", "queue_app:ox", *options],
         cwd=folder,

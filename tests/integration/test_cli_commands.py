@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -106,6 +107,19 @@ def test_health_says_whether_the_database_can_be_worked_with(
     code, out, _ = run("health", "--database", "postgresql://nobody@127.0.0.1:1/x")
     assert code == 1
     assert "can't be reached" in out
+
+
+def test_health_of_a_worker_is_the_age_of_its_file(run: Run, tmp_path: Path):
+    file = tmp_path / "alive"
+    assert run("health", "--heartbeat-file", str(file))[0] == 1
+
+    file.touch()
+    assert answer(run, "health", "--heartbeat-file", str(file)) == {"ok": True, "latency": None, "problems": []}
+    os.utime(file, (1000, 1000))
+    code, out, _ = run("health", "--heartbeat-file", str(file))
+    assert code == 1
+    assert "last touched" in out
+    assert run("health", "--heartbeat-file", str(file), "--max-age", "1e12")[0] == 0
 
 
 def test_locks_are_listed_the_stale_ones_alone_if_asked_for(run: Run, migrated_url: str, competitor: Competitor):
