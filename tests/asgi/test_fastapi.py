@@ -243,3 +243,12 @@ async def test_an_application_is_tested_on_another_database():
         async with serving(app) as client:
             assert (await client.post("/orders/42")).status_code == 200
             assert [row.args for row in await all_enqueued(send)] == [[42]]
+
+
+async def test_the_health_of_an_oxpull_is_what_a_probe_is_told(ox: Oxpull):
+    app = FastAPI(lifespan=ox.lifespan)
+    app.include_router(health_router(ox.health))
+    async with serving(app) as client:
+        answer = await client.get("/health")
+
+    assert (answer.status_code, answer.json()["ok"]) == (200, True)
