@@ -9,6 +9,7 @@ import anyio
 
 from oxpull_async.drivers import SqlStore, open_store
 from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.exceptions import InvalidSettings, NotOpen
 from oxpull_async.settings import Settings, settings_from_environment
 
@@ -25,10 +26,11 @@ class Opened:
 class Opening:
     """Opens and closes, any number of times, in one event loop at a time."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, substitutes: Substitutes) -> None:
         self.migrates: bool = False
         """Whether opening creates the tables too."""
         self._settings = settings
+        self._substitutes = substitutes
         self._opened: Opened | None = None
         self._lock: asyncio.Lock | None = None
         self._lock_loop: asyncio.AbstractEventLoop | None = None
@@ -70,7 +72,7 @@ class Opening:
 
     async def _connect(self) -> Opened:
         settings = self._settings
-        url = settings.database or settings_from_environment().get("database")
+        url = self._substitutes.database or settings.database or settings_from_environment().get("database")
         if not url:
             raise InvalidSettings(
                 "no database is set: give Oxpull a URL, such as Oxpull('sqlite:///queue.db'), "
@@ -79,7 +81,7 @@ class Opening:
         store = open_store(url, settings)
         await store.open()
         try:
-            if self.migrates:
+            if self.migrates or self._substitutes.database:
                 await store.migrate()
         except BaseException:
             await store.close()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 from uuid import UUID
 
 from oxpull_async._opening import Opening
@@ -18,11 +18,13 @@ from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import Bound, BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
+from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
-from oxpull_async.exceptions import DuplicateTask, InvalidSettings, TaskResultDoesNotExist
+from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen
 from oxpull_async.ports import Held, Pruned, Reaped, Store
-from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result, task_result
+from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
 from oxpull_async.runtime.actions import Actions
+from oxpull_async.runtime.draining import run_until_idle
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
@@ -30,7 +32,7 @@ from oxpull_async.runtime.reading import Reader
 from oxpull_async.runtime.stats import Stats
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
-from oxpull_async.runtime.worker import Worker, run_until_idle
+from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
 from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter, Unique, make_options
 
@@ -52,15 +54,18 @@ class Oxpull(TaskMaker, Verbs):
     def __init__(self, database: str | None = None, **settings: Any) -> None:
         super().__init__()
         self.settings: Settings = make_settings({"database": database, **settings})
-        self.clock: Clock = Clock()
         self._home.enqueuer = self
-        self._opening = Opening(self.settings)
+        self.clock: Clock = Clock()
+        self.substitutes: Substitutes = Substitutes()
+        self._opening = Opening(self.settings, self.substitutes)
         self._hooks = Hooks()
         self._settle_hints = SettleHints()
         self._ready_hints = ReadyHints()
-        self._reader = Reader(lambda: self.store, self._settle_hints)
+        self._reader = Reader(lambda: self.substitutes.recipient or self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
-        self._bound_host = BoundHost(self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock)
+        self._bound_host = BoundHost(
+            self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock, self.substitutes
+        )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
@@ -173,9 +178,11 @@ class Oxpull(TaskMaker, Verbs):
     async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""
         task = as_task(task)
-        opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
         request = make_request(task, call, settings=self.settings, unique=unique, now=self.clock.now())
+        if (recipient := self.substitutes.recipient) is not None:
+            return (await recipient.take(task, [request]))[0]
+        opened = self._opening.require()
         if unique is None:
             await opened.desk.insert(request.task)
         else:
@@ -192,9 +199,11 @@ class Oxpull(TaskMaker, Verbs):
     ) -> list[EnqueueResult]:
         """What every bulk enqueue comes down to."""
         task = as_task(task)
-        opened = self._opening.require()
         unique = self._uniqueness(task, force_unique)
         requests = make_requests(task, calls, settings=self.settings, unique=unique, now=self.clock.now())
+        if (recipient := self.substitutes.recipient) is not None:
+            return await recipient.take(task, requests)
+        opened = self._opening.require()
         if unique is None:
             await opened.desk.insert_many(requests)
             return await self._created(requests)
@@ -216,6 +225,9 @@ class Oxpull(TaskMaker, Verbs):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Bound]:
         """A transaction of our own with the same verbs: commits at the block's end, rolls back on an error."""
+        if self.substitutes.recipient is not None:
+            yield Bound(self._bound_host, _join_nothing)
+            return
         created: list[EnqueueResult] = []
         async with self._opening.require().store.transaction() as joined:
             yield Bound(self._bound_host, lambda: joined, created.append)
@@ -225,20 +237,23 @@ class Oxpull(TaskMaker, Verbs):
 
     async def get_result(self, task_id: UUID | str) -> TaskResult:
         """The task row with this id. Raises: TaskResultDoesNotExist, for a malformed id too."""
-        try:
-            parsed = task_id if isinstance(task_id, UUID) else UUID(str(task_id))
-        except ValueError as error:
-            raise TaskResultDoesNotExist(f"{task_id!r} is not a task id: it must be a UUID") from error
-        return task_result(await self._reader.read_row(parsed), self._reader)
+        return await self._reader.result(task_id)
 
     # Upkeep
 
-    async def run_until_idle(self, *, concurrency: int = 10, raise_errors: bool = False) -> int:
+    async def run_until_idle(
+        self, *, concurrency: int = 10, raise_errors: bool = False, with_scheduled: bool | Duration = False
+    ) -> int:
         """Run all that is due, also what is enqueued or retried meanwhile; returns the number of attempts.
 
-        ``raise_errors`` stops at the first attempt that fails, and raises its error.
+        ``with_scheduled`` also runs what is due later (all of it, or what is
+        due within so long), retries included, moving our clock to each row's
+        ``run_after``. ``raise_errors`` stops at the first attempt that fails,
+        and raises its error.
         """
-        return await run_until_idle(self, concurrency=concurrency, raise_errors=raise_errors)
+        return await run_until_idle(
+            self, concurrency=concurrency, raise_errors=raise_errors, with_scheduled=with_scheduled
+        )
 
     async def reap(self) -> Reaped:
         """One pass over expired leases: rows go back to READY, or become LOST without an attempt left."""
@@ -252,6 +267,11 @@ class Oxpull(TaskMaker, Verbs):
         return await self._upkeep.prune(seconds(older_than, "older_than"), include_failed=include_failed)
 
     # Within
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has connections."""
+        return self._opening.is_open
 
     @property
     def store(self) -> Store:
@@ -293,3 +313,7 @@ class Oxpull(TaskMaker, Verbs):
         if self._hooks.wants("enqueued"):
             for result in created:
                 await self._hooks.call("enqueued", result)
+
+
+def _join_nothing() -> NoReturn:
+    raise NotOpen("this Oxpull had no database when the transaction began, and has one now")

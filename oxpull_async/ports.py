@@ -252,6 +252,10 @@ class Store(Inspection, Protocol):
         """Those of the task rows that exist, in any order."""
         ...
 
+    async def list_tasks(self, *, after: UUID | None, limit: int) -> Sequence[TaskRow]:
+        """A page of all task rows in the order of their ids, from the one that follows ``after``."""
+        ...
+
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
         """Grant READY rows that are due, by priority then age; each grant spends an attempt."""
         ...

@@ -225,6 +225,11 @@ class Task(Generic[P, R]):
         least, most = self._positional_range
         return not call.kwargs and least <= len(call.args) <= most
 
+    @property
+    def owner(self) -> Enqueuer | None:
+        """The Oxpull that it belongs to; None while it's on a router that none includes."""
+        return self._home.enqueuer
+
     def _enqueuer(self) -> Enqueuer:
         if self._home.enqueuer is None:
             raise NotOpen(

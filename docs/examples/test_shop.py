@@ -1,21 +1,12 @@
-"""Tests of an application's tasks: a real queue in memory, no server, no sleeping."""
-
-from collections.abc import AsyncIterator
+"""Tests of the tutorial's shop: its own Oxpull, on a database in memory that is new in each test."""
 
 import pytest
+import shop
 
-from oxpull_async import Oxpull, TaskFailed, TaskStatus
+from oxpull_async import Oxpull, TaskStatus
+from oxpull_async.testing import assert_enqueued, freeze, refute_enqueued
 
-ox = Oxpull.in_memory()
-sent: list[int] = []
-
-
-@ox.task(unique=True, max_attempts=1)
-async def send_invoice(order_id: int) -> str:
-    if order_id < 0:
-        raise ValueError("no such order")
-    sent.append(order_id)
-    return f"invoice {order_id}"
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -24,35 +15,28 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def queue() -> AsyncIterator[Oxpull]:
-    """The application's own Oxpull, with an empty database for each test."""
-    sent.clear()
-    async with ox:
-        yield ox
+def oxpull_app() -> Oxpull:
+    return shop.ox
 
 
-@pytest.mark.anyio
 async def test_calling_a_task_runs_its_function() -> None:
-    assert await send_invoice(1) == "invoice 1"
+    assert await shop.send_invoice(1) == "invoice for order 1 sent"
 
 
-@pytest.mark.anyio
-async def test_an_order_is_invoiced_once_however_often_it_is_asked_for(queue: Oxpull) -> None:
-    results = [await send_invoice.enqueue(42) for _ in range(3)]
+async def test_an_order_is_invoiced_once_however_often_it_is_asked_for(oxpull: Oxpull) -> None:
+    results = [await shop.send_invoice.enqueue(42) for _ in range(3)]
 
-    await queue.run_until_idle()
-
-    assert [result.created for result in results] == [True, False, False]
-    assert sent == [42]
-    assert await results[0].wait(timeout=1) == "invoice 42"
+    await assert_enqueued(shop.send_invoice, args=[42])  # one row, not three
+    await refute_enqueued(shop.send_invoice, args=[43])
+    assert await oxpull.run_until_idle() == 1
+    assert await results[2].wait(timeout=1) == "invoice for order 42 sent"
 
 
-@pytest.mark.anyio
-async def test_a_bad_order_fails_with_its_error_stored(queue: Oxpull) -> None:
-    result = await send_invoice.enqueue(-1)
+async def test_a_reminder_runs_a_week_later(oxpull: Oxpull) -> None:
+    with freeze(oxpull) as clock:
+        reminder = await shop.send_invoice.using(run_after=7 * 86400).enqueue(42)
+        assert await oxpull.run_until_idle() == 0
 
-    await queue.run_until_idle()
-
-    with pytest.raises(TaskFailed, match="no such order"):
-        await result.wait(timeout=1)
-    assert result.status is TaskStatus.FAILED
+        clock.move(7 * 86400)
+        assert await oxpull.run_until_idle(raise_errors=True) == 1
+    assert (await reminder.refresh()).status is TaskStatus.SUCCESSFUL

@@ -74,6 +74,8 @@ class TaskProcedures(Protocol):
 
     def get_many(self, task_ids: Sequence[UUID]) -> Procedure[list[TaskRow]]: ...
 
+    def list_page(self, after: UUID, limit: int) -> Procedure[list[TaskRow]]: ...
+
 
 class UniqueProcedures(Protocol):
     """``unique.py`` of a room. ``insert`` is run by ``write``, the others say."""

@@ -148,6 +148,9 @@ class SqlStore:
     async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
         return await self._pool.read(self._room.tasks.get_many(task_ids)) if task_ids else []
 
+    async def list_tasks(self, *, after: UUID | None, limit: int) -> Sequence[TaskRow]:
+        return await self._pool.read(self._room.tasks.list_page(after or _NO_TASK, limit))
+
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
         probe = self._room.claims.probe(request)
         if probe is not None and not await self._pool.read(probe):

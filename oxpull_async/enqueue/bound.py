@@ -10,6 +10,7 @@ from oxpull_async.clock import Clock
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.joined import Joining, lock_waits_told
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
+from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.unique import row_of
 from oxpull_async.enqueue.verbs import Verbs
 from oxpull_async.ports import Held, JoinedStore, Store, TaskRow
@@ -27,6 +28,7 @@ class BoundHost:
     store: Callable[[], Store]
     uniqueness: Callable[[AnyTask, bool], Unique | None]
     clock: Clock
+    substitutes: Substitutes
 
 
 class Bound(Verbs):
@@ -51,10 +53,12 @@ class Bound(Verbs):
     async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
         """What every single enqueue comes down to."""
         task = as_task(task)
-        host, store = self._host, self._host.store()
+        host = self._host
         unique = host.uniqueness(task, force_unique)
         request = make_request(task, call, settings=host.settings, unique=unique, now=host.clock.now())
-        joined = self._join()
+        if (recipient := host.substitutes.recipient) is not None:
+            return (await recipient.take(task, [request]))[0]
+        store, joined = host.store(), self._join()
         if unique is None:
             async with joined.call(several=False):
                 await joined.insert_tasks([request.task])
@@ -69,9 +73,12 @@ class Bound(Verbs):
     ) -> list[EnqueueResult]:
         """What every bulk enqueue comes down to: one savepoint around all of it."""
         task = as_task(task)
-        host, store = self._host, self._host.store()
+        host = self._host
         unique = host.uniqueness(task, force_unique)
         requests = make_requests(task, calls, settings=host.settings, unique=unique, now=host.clock.now())
+        if (recipient := host.substitutes.recipient) is not None:
+            return await recipient.take(task, requests)
+        store = host.store()
         if not requests:
             return []
         joined = self._join()

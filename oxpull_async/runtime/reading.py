@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from random import uniform
+from typing import Protocol
 from uuid import UUID
 
 import anyio
@@ -13,19 +14,36 @@ from oxpull_async._contention import retrying
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.statuses import SETTLED
 from oxpull_async.exceptions import TaskResultDoesNotExist
-from oxpull_async.ports import Store, TaskRow
+from oxpull_async.ports import TaskRow
+from oxpull_async.results import TaskResult, task_result
 from oxpull_async.runtime.hints import SettleHints
 
 _FIRST_POLL_SECONDS = 0.02
 _LAST_POLL_SECONDS = 0.5
 
 
+class Rows(Protocol):
+    """Where rows are read: a store."""
+
+    async def get_task(self, task_id: UUID) -> TaskRow | None:
+        """The task row as last committed."""
+        ...
+
+
 class Reader:
     """A ``ResultSource`` over the open store."""
 
-    def __init__(self, store: Callable[[], Store], settled: SettleHints) -> None:
+    def __init__(self, store: Callable[[], Rows], settled: SettleHints) -> None:
         self._store = store
         self._settled = settled
+
+    async def result(self, task_id: UUID | str) -> TaskResult:
+        """The row with this id, for a caller's hands. Raises: TaskResultDoesNotExist, for a malformed id too."""
+        try:
+            parsed = task_id if isinstance(task_id, UUID) else UUID(str(task_id))
+        except ValueError as error:
+            raise TaskResultDoesNotExist(f"{task_id!r} is not a task id: it must be a UUID") from error
+        return task_result(await self.read_row(parsed), self)
 
     async def read_row(self, task_id: UUID) -> TaskRow:
         """The row as committed. Raises: TaskResultDoesNotExist."""

@@ -137,21 +137,6 @@ class Worker:
         self._at_once = asyncio.Event()
 
 
-async def run_until_idle(host: Host, *, concurrency: int = 10, raise_errors: bool = False) -> int:
-    """Run everything that is due; returns how many attempts that took."""
-    worker = Worker(host, concurrency=concurrency)
-    errors: list[BaseException] = []
-
-    def note(error: BaseException) -> None:
-        errors.append(error)
-        worker.stop()
-
-    ran = await worker.run(until_idle=True, on_failure=note if raise_errors else None)
-    if errors:
-        raise errors[0]
-    return ran
-
-
 def _queues(names: Iterable[str] | None) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise InvalidSettings(f"queues must be a list of names, not the one string {names!r}")

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tests.servers.databases import Databases
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
-    "mail_service", "order", "orders_service", "readme", "shop", "test_shop", "unique_keys",
+    "mail_service", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -74,9 +75,12 @@ def test_sameness_is_what_unique_says(tmp_path: Path) -> None:
 
 
 def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
-    said = python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_shop.py"), cwd=tmp_path)
+    plugins = ["-p", "no:cacheprovider", "-p", "anyio.pytest_plugin", "-p", "oxpull_async.testing.plugin"]
+    for name in ("test_shop.py", "test_inline.py"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    said = python("-m", "pytest", "-q", *plugins, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
-    assert "3 passed" in said
+    assert "4 passed" in said
 
 
 async def test_workers_take_the_queues_they_were_given(tmp_path: Path) -> None:
@@ -188,11 +192,11 @@ def run(example: str, cwd: Path, *arguments: str) -> str:
     return python(str(EXAMPLES / example), *arguments, cwd=cwd)
 
 
-def python(*arguments: str, cwd: Path) -> str:
+def python(*arguments: str, cwd: Path, **environment: str) -> str:
     """What a Python program prints. It must succeed, and warn of nothing."""
     done = subprocess.run(
         [sys.executable, "-W", "error", *arguments],
-        cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=50, check=False,
+        cwd=cwd, env=_environment(**environment), capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

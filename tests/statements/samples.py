@@ -23,6 +23,7 @@ _SCALARS: dict[str, Any] = {
     "worker_id": "worker-1", "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
     "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
+    "after_id": ID,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {

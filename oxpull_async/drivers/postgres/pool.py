@@ -12,6 +12,7 @@ import asyncpg
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
+from oxpull_async.drivers.postgres._connecting import connect
 from oxpull_async.drivers.postgres._lender import Lender
 from oxpull_async.drivers.postgres._watch import Watch
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
@@ -84,6 +85,7 @@ class Pool:
                 min_size=1,
                 max_size=settings.pool_size,
                 timeout=settings.connect_timeout,
+                connect=connect,
                 reset=_nothing,
                 **self.session_arguments(settings.statement_timeout),
             )
@@ -238,7 +240,7 @@ class Pool:
 
     async def _connect(self, within: float) -> Any:
         try:
-            return await asyncpg.connect(self._url, timeout=within, **self.session_arguments(None))
+            return await connect(self._url, timeout=within, **self.session_arguments(None))
         except DRIVER_ERRORS as error:
             raise classify(error) from error
 

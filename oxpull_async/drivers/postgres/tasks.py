@@ -15,6 +15,7 @@ _INSERT_TASK = _SQL["insert_task"]
 _INSERT_TASKS = _SQL["insert_tasks"]
 _GET_TASK = _SQL["get_task"]
 _GET_TASKS = _SQL["get_tasks"]
+_LIST_TASKS = _SQL["list_tasks"]
 
 
 def insert(tasks: Sequence[NewTask]) -> Procedure[None]:
@@ -32,4 +33,9 @@ def get(task_id: UUID) -> Procedure[TaskRow | None]:
 
 def get_many(task_ids: Sequence[UUID]) -> Procedure[list[TaskRow]]:
     result = yield _GET_TASKS(ids=list(task_ids))
+    return [task_row(row) for row in result.rows]
+
+
+def list_page(after: UUID, limit: int) -> Procedure[list[TaskRow]]:
+    result = yield _LIST_TASKS(after_id=after, limit=limit)
     return [task_row(row) for row in result.rows]

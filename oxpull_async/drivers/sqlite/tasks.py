@@ -14,6 +14,7 @@ _SQL = load_statements(__package__, "tasks.sql")
 _INSERT_TASK = _SQL["insert_task"]
 _GET_TASK = _SQL["get_task"]
 _GET_TASKS = _SQL["get_tasks"]
+_LIST_TASKS = _SQL["list_tasks"]
 
 
 def insert(tasks: Sequence[NewTask]) -> Procedure[None]:
@@ -31,4 +32,9 @@ def get(task_id: UUID) -> Procedure[TaskRow | None]:
 
 def get_many(task_ids: Sequence[UUID]) -> Procedure[list[TaskRow]]:
     result = yield _GET_TASKS(ids=id_array(task_ids))
+    return [task_row(row) for row in result.rows]
+
+
+def list_page(after: UUID, limit: int) -> Procedure[list[TaskRow]]:
+    result = yield _LIST_TASKS(after_id=after.hex, limit=limit)
     return [task_row(row) for row in result.rows]

@@ -15,3 +15,7 @@ SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id = :id
 -- name: get_tasks
 -- By primary key, many at once.
 SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id IN :ids
+
+-- name: list_tasks
+-- A page of all rows, in the order of the primary key.
+SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id > :after_id ORDER BY task.id LIMIT :limit

@@ -33,3 +33,7 @@ SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id = :id::uuid
 -- name: get_tasks
 -- By primary key, many at once.
 SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id = ANY(:ids::uuid[])
+
+-- name: list_tasks
+-- A page of all rows, in the order of the primary key.
+SELECT {{task_row}} FROM django_ox_oxtask AS task WHERE task.id > :after_id::uuid ORDER BY task.id LIMIT :limit::int
