@@ -8,7 +8,7 @@ of the answer; a ``StoreError`` means that nothing was decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,6 @@ from uuid import UUID
 from oxpull_async._figures import Inspection
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,48 +189,6 @@ class Pruned:
 
 
 class Store(Inspection, Protocol):
-@dataclass(frozen=True, slots=True)
-class NewTick:
-    """One firing of a schedule, to be logged together with the task row that it enqueues.
-
-    ``unique_key`` is that of a unique task. With ``anchors``, the first tick
-    that a schedule is ever seen at is logged without a task.
-    """
-
-    key: str
-    scheduled_for: datetime
-    created_at: datetime
-    task: NewTask
-    unique_key: str | None
-    anchors: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """The tick is logged with its task: the new one, or with ``holder`` the pending row of a unique one."""
-
-    task: NewTask
-    holder: TaskRow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Anchored:
-    """The schedule was seen for the first time: its tick is logged, and nothing enqueued."""
-
-
-@dataclass(frozen=True, slots=True)
-class TickTaken:
-    """The tick is in the log already, or lies before all that is there: nothing was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class TickRefused:
-    """The stored schedule doesn't want this tick any more: nothing was written."""
-
-
-TickOutcome: TypeAlias = Fired | Anchored | TickTaken | TickRefused
-
-
 class Store(Protocol):
     """A database with the queue's tables in it."""
 
@@ -337,30 +294,6 @@ class Store(Protocol):
 
         Ticks of the deleted rows lose their reference first.
         """
-        ...
-
-    async def newest_ticks(self, keys: Sequence[str], *, since: datetime) -> Mapping[str, datetime]:
-        """The newest tick in the log of each schedule that has one at or after ``since``."""
-        ...
-
-    async def fire(self, tick: NewTick) -> TickOutcome:
-        """Log a tick and enqueue its task in one transaction; of many that try the same tick one succeeds."""
-        ...
-
-    async def fire_stored(self, schedule_id: int, admit: Callable[[ScheduleRow | None], NewTick | None]) -> TickOutcome:
-        """The same for a stored schedule: ``admit`` is asked with the row as it is now, under its lock."""
-        ...
-
-    async def schedules_changed_at(self) -> datetime | None:
-        """What those who change stored schedules have last written to tell of it."""
-        ...
-
-    async def stored_schedules(self) -> Sequence[ScheduleRow | UnreadableRow]:
-        """Every stored schedule, the disabled ones too."""
-        ...
-
-    async def move_boundary(self, schedule_id: int, observed: Boundary, *, now: datetime) -> bool:
-        """Let a retimed schedule start now, unless its boundary isn't the observed one any more."""
         ...
 
     async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:

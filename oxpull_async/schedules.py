@@ -128,6 +128,16 @@ class ScheduleMaker:
 
         return decorate
 
+    @property
+    def declared_schedules(self) -> Mapping[str, Schedule]:
+        """The declared schedules, by name."""
+        return self._schedules
+
+    @property
+    def schedulable_tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that stored schedules may name, by key."""
+        return self._schedulable
+
     def _take_schedules(self, other: ScheduleMaker) -> None:
         """Have in common with ``other`` what each of them has declared, and will declare."""
         if other._schedules is self._schedules:
@@ -143,7 +153,9 @@ class ScheduleMaker:
         taken = {name.casefold(): name for name in self._schedules}
         for schedule in schedules:
             if (rival := taken.get(schedule.name.casefold())) is not None:
-                raise InvalidSchedule(f"the schedule name {schedule.name!r} is taken by {rival!r}; give it another name=")
+                raise InvalidSchedule(
+                    f"the schedule name {schedule.name!r} is taken by {rival!r}; give it another name="
+                )
 
 
 def _checked_name(name: object) -> str:

@@ -17,10 +17,10 @@ from oxpull_async.core.cron import parse_cron
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.exceptions import InvalidSchedule
 
-_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - a time on the wall
 _JUST: Final = timedelta(microseconds=1)
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)
-LONGEST_INTERVAL: Final = _EPOCH - datetime.min
+LONGEST_INTERVAL: Final = _EPOCH - datetime(1, 1, 1)  # noqa: DTZ001
 
 
 class Trigger(Protocol):

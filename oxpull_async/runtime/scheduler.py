@@ -5,24 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
 
 from oxpull_async._contention import retrying
+from oxpull_async.clock import Clock
 from oxpull_async.core.schedules import Timing
 from oxpull_async.core.stored_schedules import ScheduleRow
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout
-from oxpull_async.ports import (
-    Anchored,
-    Fired,
-    NewTask,
-    NewTick,
-    NewUnique,
-    Store,
-    TickOutcome,
-    TickRefused,
-)
+from oxpull_async.ports import NewTask, NewUnique
+from oxpull_async.schedule_ports import Anchored, Fired, NewTick, ScheduleStore, TickOutcome, TickRefused
 from oxpull_async.runtime.stored_schedules import StoredSchedule, StoredSchedules
 from oxpull_async.schedules import Schedule
 from oxpull_async.tasks import AnyTask, Call
@@ -39,7 +32,12 @@ class Scheduling(Protocol):
     """What the scheduler needs of its Oxpull."""
 
     @property
-    def store(self) -> Store:
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def store(self) -> ScheduleStore:
         """The open store. Raises: NotOpen."""
         ...
 
@@ -78,7 +76,7 @@ class Scheduler:
 
     def __init__(self, scheduling: Scheduling, *, clock: Callable[[], datetime] | None = None) -> None:
         self._scheduling = scheduling
-        self._clock = clock or _now
+        self._clock = clock or scheduling.clock.now
         self._done: dict[str, datetime] = {}
         """The last tick of each schedule that is known to be over with: it isn't asked for again."""
         self._failing: dict[str, str] = {}
@@ -197,8 +195,7 @@ class Scheduler:
             pauses.append(_RETRY_AFTER)
         if self._scheduling.stored.is_wanted:
             pauses.append(_LOOK_AT_ROWS_EVERY)
-        for schedule in self._scheduling.declared.values():
-            pauses.append(_seconds_until(schedule.timing, now))
+        pauses += [_seconds_until(schedule.timing, now) for schedule in self._scheduling.declared.values()]
         return min(pauses)
 
     def _note_failure(self, key: str, error: Exception) -> None:
@@ -224,6 +221,3 @@ def _seconds_until(timing: Timing, now: datetime) -> float:
     except (ArithmeticError, AssertionError):  # beyond the calendar
         return _LONGEST_PAUSE
 
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
-from oxpull_async.ports import NewTask, NewUnique, Store
+from oxpull_async.clock import Clock
+from oxpull_async.ports import NewTask, NewUnique
 from oxpull_async.runtime.scheduler import Scheduler
+from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.stored_schedules import StoredSchedules
-from oxpull_async.schedules import Schedule
+from oxpull_async.schedule_ports import ScheduleStore
+from oxpull_async.schedules import Schedule, ScheduleMaker
 from oxpull_async.tasks import AnyTask, Call
 
+_LONGEST_BACKOFF: Final = 5.0
 _LOOK_BACK: Final = timedelta(days=366)
 
 
@@ -35,15 +39,16 @@ class Schedules:
 
     def __init__(
         self,
-        declared: Mapping[str, Schedule],
-        schedulable: Mapping[str, AnyTask],
-        store: Callable[[], Store],
+        maker: ScheduleMaker,
+        store: Callable[[], ScheduleStore],
         make_row: Callable[[AnyTask, Call, datetime], NewTask | NewUnique],
         announce: Callable[[NewTask], Awaitable[None]],
         zone: tzinfo,
+        clock: Clock,
     ) -> None:
-        self.declared = declared
-        self.stored: StoredSchedules = StoredSchedules(store, schedulable, zone)
+        self.clock = clock
+        self.declared: Mapping[str, Schedule] = maker.declared_schedules
+        self.stored: StoredSchedules = StoredSchedules(store, maker.schedulable_tasks, zone)
         self._store = store
         self._make_row = make_row
         self._announce = announce
@@ -58,6 +63,10 @@ class Schedules:
     def __getitem__(self, name: str) -> Schedule:
         return self.declared[name]
 
+    def service(self) -> Service:
+        """Background work that fires what is due until it is stopped."""
+        return Service("scheduler", Scheduler(self).turn, longest_backoff=_LONGEST_BACKOFF)
+
     async def dispatch(self) -> int:
         """One pass by hand: fire the latest tick of each schedule that is due; returns how many tasks that enqueued.
 
@@ -67,7 +76,7 @@ class Schedules:
 
     async def upcoming(self) -> list[Upcoming]:
         """Every schedule that runs here, the soonest first. Raises: NotOpen, StoreError."""
-        now = datetime.now(UTC)
+        now = self.clock.now()
         rows = await self.stored.current(now)
         keys = [*self.declared, *(found.row.key for found in rows)]
         last = await self._store().newest_ticks(keys, since=now - _LOOK_BACK)
@@ -75,9 +84,7 @@ class Schedules:
             Upcoming(s.name, s.task.path, str(s.timing), s.next_tick(now), last.get(s.name), stored=False) for s in self
         ]
         stored = [
-            Upcoming(
-                s.row.name, s.task.path, str(s.timing), s.timing.next(now), last.get(s.row.key), stored=True
-            )
+            Upcoming(s.row.name, s.task.path, str(s.timing), s.timing.next(now), last.get(s.row.key), stored=True)
             for s in rows
         ]
         return sorted([*declared, *stored], key=lambda found: (found.next_tick, found.name))
@@ -85,7 +92,7 @@ class Schedules:
     # For the scheduler
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ScheduleStore:
         """The open store. Raises: NotOpen."""
         return self._store()
 

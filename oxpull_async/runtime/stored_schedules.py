@@ -12,7 +12,7 @@ from typing import Any, Final
 from oxpull_async.core.schedules import Timing
 from oxpull_async.core.stored_schedules import REREAD_SECONDS, Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.exceptions import InvalidArguments, InvalidSchedule, OxpullError
-from oxpull_async.ports import Store
+from oxpull_async.schedule_ports import ScheduleStore
 from oxpull_async.tasks import AnyTask
 from oxpull_async.telemetry import log
 
@@ -36,7 +36,7 @@ class StoredSchedules:
     A row that can't be used is left out, and told once.
     """
 
-    def __init__(self, store: Callable[[], Store], tasks: Mapping[str, AnyTask], zone: tzinfo) -> None:
+    def __init__(self, store: Callable[[], ScheduleStore], tasks: Mapping[str, AnyTask], zone: tzinfo) -> None:
         self._store = store
         self._tasks = tasks
         self._zone = zone

@@ -32,13 +32,13 @@ def read() -> Procedure[list[ScheduleRow | UnreadableRow]]:
 
 def lock(schedule_id: int) -> Procedure[ScheduleRow | UnreadableRow | None]:
     """Within a transaction: the row as it is until the transaction ends."""
-    result = yield _LOCK_SCHEDULE(id=schedule_id)
+    result = yield _LOCK_SCHEDULE(schedule_id=schedule_id)
     return schedule_row(result.rows[0], _instant) if result.rows else None
 
 
 def move_boundary(schedule_id: int, boundary_for: str, now: datetime) -> Procedure[None]:
     """Within a transaction, under the row's lock: let it start now, and tell of it."""
-    yield _MOVE_BOUNDARY(id=schedule_id, boundary_for=boundary_for, now=instant(now))
+    yield _MOVE_BOUNDARY(schedule_id=schedule_id, boundary_for=boundary_for, now=instant(now))
     yield _TELL_CHANGE(now=instant(now))
 
 

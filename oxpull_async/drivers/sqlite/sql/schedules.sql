@@ -13,13 +13,13 @@ SELECT {{schedule_row}} FROM django_ox_oxschedule ORDER BY id
 
 -- name: lock_schedule
 -- As it is now, and stays until the tick is decided: the transaction holds the file's write lock.
-SELECT {{schedule_row}} FROM django_ox_oxschedule WHERE id = :id
+SELECT {{schedule_row}} FROM django_ox_oxschedule WHERE id = :schedule_id
 
 -- name: move_boundary
 -- The count tells others that the boundary was written, even if the clock reads the same.
 UPDATE django_ox_oxschedule
 SET start_time = :now, boundary_for = :boundary_for, boundary_generation = boundary_generation + 1
-WHERE id = :id
+WHERE id = :schedule_id
 
 -- name: tell_change
 -- So that every other process reads the rows again.
