@@ -189,7 +189,6 @@ class Pruned:
 
 
 class Store(Inspection, Protocol):
-class Store(Protocol):
     """A database with the queue's tables in it."""
 
     @property

@@ -16,7 +16,21 @@ from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import NotOpen, WrongDatabase
-from oxpull_async.ports import Attempt, Capabilities, Claim, ClaimRequest, JoinedStore, NewTask, NewUnique, Outcome, Pruned, Reaped, TakeOver, TaskRow, Unseen
+from oxpull_async.ports import (
+    Attempt,
+    Capabilities,
+    Claim,
+    ClaimRequest,
+    JoinedStore,
+    NewTask,
+    NewUnique,
+    Outcome,
+    Pruned,
+    Reaped,
+    TakeOver,
+    TaskRow,
+    Unseen,
+)
 from oxpull_async.schedule_ports import NewTick, TickOutcome, TickRefused, TickTaken
 
 _NO_TASK = UUID(int=0)

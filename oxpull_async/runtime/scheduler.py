@@ -15,8 +15,8 @@ from oxpull_async.core.schedules import Timing
 from oxpull_async.core.stored_schedules import ScheduleRow
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout
 from oxpull_async.ports import NewTask, NewUnique
-from oxpull_async.schedule_ports import Anchored, Fired, NewTick, ScheduleStore, TickOutcome, TickRefused
 from oxpull_async.runtime.stored_schedules import StoredSchedule, StoredSchedules
+from oxpull_async.schedule_ports import Anchored, Fired, NewTick, ScheduleStore, TickOutcome, TickRefused
 from oxpull_async.schedules import Schedule
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log
@@ -220,4 +220,3 @@ def _seconds_until(timing: Timing, now: datetime) -> float:
         return (timing.next(now) - now) / timedelta(seconds=1) + _JUST_AFTER
     except (ArithmeticError, AssertionError):  # beyond the calendar
         return _LONGEST_PAUSE
-

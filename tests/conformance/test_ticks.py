@@ -11,8 +11,8 @@ import pytest
 
 from oxpull_async._contention import retrying
 from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
+from oxpull_async.drivers import SqlStore
 from oxpull_async.exceptions import UniqueViolation
-from oxpull_async.ports import Store
 from oxpull_async.schedule_ports import Anchored, Fired, NewTick, TickRefused, TickTaken
 from tests.conformance.rows import inserted, new_task, new_unique, row
 from tests.integration.competitor import Competitor
@@ -27,7 +27,7 @@ def new_tick(key: str = "nightly", at: datetime = NOON, **changes: Any) -> NewTi
     return replace(tick, **changes)
 
 
-async def test_a_tick_is_logged_with_the_row_that_it_enqueues(store: Store, competitor: Competitor):
+async def test_a_tick_is_logged_with_the_row_that_it_enqueues(store: SqlStore, competitor: Competitor):
     tick = new_tick(at=NOON + timedelta(microseconds=120))
 
     assert await store.fire(tick) == Fired(tick.task)
@@ -36,7 +36,7 @@ async def test_a_tick_is_logged_with_the_row_that_it_enqueues(store: Store, comp
     assert ticks_of(competitor) == [("nightly", tick.scheduled_for, tick.task.id)]
 
 
-async def test_a_tick_fires_once(store: Store, competitor: Competitor):
+async def test_a_tick_fires_once(store: SqlStore, competitor: Competitor):
     await store.fire(new_tick())
 
     assert await store.fire(new_tick()) == TickTaken()
@@ -46,7 +46,7 @@ async def test_a_tick_fires_once(store: Store, competitor: Competitor):
     assert isinstance(await store.fire(new_tick(at=NOON + HOUR)), Fired)
 
 
-async def test_of_many_that_fire_a_tick_at_once_one_does(store: Store, competitor: Competitor):
+async def test_of_many_that_fire_a_tick_at_once_one_does(store: SqlStore, competitor: Competitor):
     outcomes = []
 
     async def fire() -> None:
@@ -60,7 +60,7 @@ async def test_of_many_that_fire_a_tick_at_once_one_does(store: Store, competito
     assert competitor.counts()[0] == 1
 
 
-async def test_a_schedule_that_is_new_is_anchored(store: Store, competitor: Competitor):
+async def test_a_schedule_that_is_new_is_anchored(store: SqlStore, competitor: Competitor):
     assert await store.fire(new_tick(anchors=True)) == Anchored()
 
     assert ticks_of(competitor) == [("nightly", NOON, None)]
@@ -68,7 +68,7 @@ async def test_a_schedule_that_is_new_is_anchored(store: Store, competitor: Comp
     assert isinstance(await store.fire(new_tick(at=NOON + HOUR, anchors=True)), Fired)
 
 
-async def test_a_tick_from_before_the_anchor_never_fires(store: Store, competitor: Competitor):
+async def test_a_tick_from_before_the_anchor_never_fires(store: SqlStore, competitor: Competitor):
     await store.fire(new_tick(anchors=True))
 
     assert await store.fire(new_tick(at=NOON - HOUR, anchors=True)) == TickTaken()
@@ -76,7 +76,7 @@ async def test_a_tick_from_before_the_anchor_never_fires(store: Store, competito
     assert ticks_of(competitor) == [("nightly", NOON, None)]
 
 
-async def test_of_many_that_see_a_schedule_first_one_anchors_it(store: Store, competitor: Competitor):
+async def test_of_many_that_see_a_schedule_first_one_anchors_it(store: SqlStore, competitor: Competitor):
     outcomes = []
 
     async def fire(minutes: int) -> None:
@@ -93,7 +93,7 @@ async def test_of_many_that_see_a_schedule_first_one_anchors_it(store: Store, co
     assert all(at >= empty[0] for _, at, _ in ticks_of(competitor))
 
 
-async def test_a_unique_task_that_is_pending_stands_for_the_tick(store: Store, competitor: Competitor):
+async def test_a_unique_task_that_is_pending_stands_for_the_tick(store: SqlStore, competitor: Competitor):
     first, second = new_unique("k"), new_unique("k")
     await store.fire(new_tick(task=first.task, unique_key=first.key))
 
@@ -106,7 +106,7 @@ async def test_a_unique_task_that_is_pending_stands_for_the_tick(store: Store, c
     assert competitor.counts() == (1, 1)
 
 
-async def test_a_failure_leaves_neither_tick_nor_task(store: Store, competitor: Competitor):
+async def test_a_failure_leaves_neither_tick_nor_task(store: SqlStore, competitor: Competitor):
     (task,) = await inserted(store)
 
     with pytest.raises(UniqueViolation):
@@ -115,7 +115,7 @@ async def test_a_failure_leaves_neither_tick_nor_task(store: Store, competitor: 
     assert ticks_of(competitor) == []
 
 
-async def test_the_newest_ticks_are_told_of_schedules_that_have_one(store: Store):
+async def test_the_newest_ticks_are_told_of_schedules_that_have_one(store: SqlStore):
     for hours in range(3):
         await store.fire(new_tick(at=NOON + hours * HOUR))
     await store.fire(new_tick(key="old"))
@@ -126,7 +126,7 @@ async def test_the_newest_ticks_are_told_of_schedules_that_have_one(store: Store
     assert await store.newest_ticks([], since=NOON) == {}
 
 
-async def test_a_pruned_task_leaves_its_tick(store: Store, competitor: Competitor):
+async def test_a_pruned_task_leaves_its_tick(store: SqlStore, competitor: Competitor):
     tick = new_tick()
     await store.fire(tick)
     await store.discard([tick.task.id], now=NOON)
@@ -136,7 +136,7 @@ async def test_a_pruned_task_leaves_its_tick(store: Store, competitor: Competito
     assert len(ticks_of(competitor)) == 1
 
 
-async def test_stored_schedules_are_read(store: Store, competitor: Competitor):
+async def test_stored_schedules_are_read(store: SqlStore, competitor: Competitor):
     insert_schedule(competitor, name="nächtlich", cron="0 2 * * *", arguments='{"a": [1, null]}', end_time=NOON)
     insert_schedule(competitor, name="often", trigger="interval", every_seconds=900, phase_seconds=60, enabled=False)
 
@@ -155,7 +155,7 @@ async def test_stored_schedules_are_read(store: Store, competitor: Competitor):
 
 
 @pytest.mark.engines("sqlite")
-async def test_a_row_that_cant_be_read_spares_the_others(store: Store, competitor: Competitor):
+async def test_a_row_that_cant_be_read_spares_the_others(store: SqlStore, competitor: Competitor):
     insert_schedule(competitor, name="bad")
     insert_schedule(competitor, name="good")
     competitor.run("UPDATE django_ox_oxschedule SET start_time = 'whenever' WHERE name = 'bad'")
@@ -168,7 +168,7 @@ async def test_a_row_that_cant_be_read_spares_the_others(store: Store, competito
 
 
 @pytest.mark.engines("postgres")
-async def test_an_instant_beyond_the_calendar_spares_the_other_rows(store: Store, competitor: Competitor):
+async def test_an_instant_beyond_the_calendar_spares_the_other_rows(store: SqlStore, competitor: Competitor):
     insert_schedule(competitor, name="bad")
     insert_schedule(competitor, name="good")
     competitor.run("UPDATE django_ox_oxschedule SET start_time = 'infinity' WHERE name = 'bad'")
@@ -179,7 +179,7 @@ async def test_an_instant_beyond_the_calendar_spares_the_other_rows(store: Store
     assert isinstance(good, ScheduleRow)
 
 
-async def test_a_stored_schedule_fires_as_its_row_is_now(store: Store, competitor: Competitor):
+async def test_a_stored_schedule_fires_as_its_row_is_now(store: SqlStore, competitor: Competitor):
     schedule_id = insert_schedule(competitor, name="nightly")
     seen: list[ScheduleRow | None] = []
 
@@ -194,7 +194,7 @@ async def test_a_stored_schedule_fires_as_its_row_is_now(store: Store, competito
     assert [current and current.name for current in seen] == ["nightly", "nightly", None]
 
 
-async def test_a_boundary_moves_for_the_first_who_saw_it(store: Store, competitor: Competitor):
+async def test_a_boundary_moves_for_the_first_who_saw_it(store: SqlStore, competitor: Competitor):
     schedule_id = insert_schedule(competitor, boundary_for="of another timing")
     (before,) = await store.stored_schedules()
     assert isinstance(before, ScheduleRow)

@@ -3,7 +3,7 @@
 # pyright: strict
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
@@ -12,6 +12,7 @@ from oxpull_async import (
     Call,
     EnqueueResult,
     Oxpull,
+    Schedule,
     Task,
     TaskContext,
     TaskResult,
@@ -52,12 +53,23 @@ async def with_context(context: TaskContext, name: str) -> None:
 def nothing() -> None: ...
 
 
+@ox.scheduled(cron="0 2 * * *", timezone="Europe/Berlin", args=(1,))
+@ox.schedulable("reports.nightly")
+@ox.task
+async def nightly(number: int) -> str:
+    return str(number)
+
+
+hourly: Schedule = ox.schedule(nightly, every=timedelta(hours=1), phase=60, name="hourly", kwargs={"number": 1})
+
 foreign = ox.reference("proj.tasks.send", unique=True)
 
 ox.include(router)
 
 
 def what_is_declared() -> None:
+    assert_type(nightly(1), Coroutine[Any, Any, str])
+    assert_type(hourly.next_tick(datetime.now(UTC)), datetime)
     assert_type(in_a_thread(1), list[int])
     assert_type(foreign, Task[..., Any])
     function: Callable[[int], Awaitable[str]] = send_invoice
