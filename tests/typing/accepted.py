@@ -3,7 +3,7 @@
 # pyright: strict
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
@@ -68,7 +68,8 @@ ox.include(router)
 
 
 def what_is_declared() -> None:
-    assert_type(nightly(1), Coroutine[Any, Any, str])
+    still_a_task: Awaitable[str] = nightly(1)
+    print(still_a_task)
     assert_type(hourly.next_tick(datetime.now(UTC)), datetime)
     assert_type(in_a_thread(1), list[int])
     assert_type(foreign, Task[..., Any])
