@@ -9,6 +9,7 @@ from oxpull_async.exceptions import (
     DeadlockDetected,
     DuplicateTask,
     InvalidArguments,
+    InvalidSchedule,
     InvalidSettings,
     InvalidTask,
     LockNotAvailable,
@@ -32,6 +33,7 @@ from oxpull_async.results import EnqueueResult, TaskResult
 from oxpull_async.runtime.health import Health, ServiceHealth
 from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
+from oxpull_async.schedules import Schedule
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
 
@@ -44,6 +46,7 @@ __all__ = [
     "EnqueueResult",
     "Health",
     "InvalidArguments",
+    "InvalidSchedule",
     "InvalidSettings",
     "InvalidTask",
     "LockNotAvailable",
@@ -53,6 +56,7 @@ __all__ = [
     "PoolTimeout",
     "QueueStats",
     "SavepointMissing",
+    "Schedule",
     "SerializationFailure",
     "ServiceHealth",
     "Settings",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, overload
 from uuid import UUID
@@ -13,15 +15,16 @@ from oxpull_async._opening import Opening
 from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
+from oxpull_async.core.schedules import find_zone
 from oxpull_async.drivers import session_factory
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import Bound, BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
-from oxpull_async.enqueue.requests import Request, make_request, make_requests
+from oxpull_async.enqueue.requests import Request, make_request, make_requests, row_to_write
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
 from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen
-from oxpull_async.ports import Held, Pruned, Reaped, Store
+from oxpull_async.ports import Held, NewTask, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
 from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.draining import run_until_idle
@@ -29,6 +32,7 @@ from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
 from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.stats import Stats
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
@@ -69,6 +73,11 @@ class Oxpull(TaskMaker, Verbs):
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
+        make_row = partial(row_to_write, settings=self.settings, unique=self._uniqueness)
+        zone = find_zone(self.settings.schedule_timezone)
+        self.schedules: Schedules = Schedules(
+            self, lambda: self._opening.require().store, make_row, self._announce_row, zone, self.clock
+        )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
@@ -108,11 +117,15 @@ class Oxpull(TaskMaker, Verbs):
         await self.close()
 
     @asynccontextmanager
-    async def running(self, *, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
-        """Open, and ``worker`` at work, for as long as the block lasts; what was open already stays open."""
+    async def running(self, *, schedules: bool = False, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
+        """Open, and ``worker`` and schedules at work, while the block lasts; what was open already stays open.
+
+        A worker sees to the schedules by itself.
+        """
         was_open = self._opening.is_open
         await self.open()
-        supervisor = Supervisor([] if worker is None else [worker], self.health.roster)
+        schedulers = [self.schedules.service()] if schedules and worker is None else []
+        supervisor = Supervisor(schedulers if worker is None else [worker], self.health.roster)
         supervisor.start()
         try:
             yield self
@@ -148,6 +161,7 @@ class Oxpull(TaskMaker, Verbs):
         for path, task in router.tasks.items():
             if self._tasks.get(path, task) is not task:
                 raise DuplicateTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
+        self._take_schedules(router)
         router.join(self, self._tasks)
 
     def reference(self, path: str, **options: Any) -> Task[..., Any]:
@@ -305,6 +319,9 @@ class Oxpull(TaskMaker, Verbs):
         results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
         await self._announce(results)
         return results
+
+    async def _announce_row(self, task: NewTask) -> None:
+        await self._announce([created_result(task, json.loads(task.args), json.loads(task.kwargs), self._reader)])
 
     async def _announce(self, created: Sequence[EnqueueResult]) -> None:
         """Tell of committed rows."""

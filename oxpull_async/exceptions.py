@@ -6,6 +6,7 @@
     ├── InvalidTask                a task or its options can't be used as declared
     │   └── DuplicateTask          two functions claim one task path
     ├── InvalidArguments           a value can't be stored (also a TypeError and a ValueError)
+    ├── InvalidSchedule            a schedule can't be read as declared (also a ValueError)
     ├── InvalidSettings            the settings of an Oxpull can't be used (also a ValueError)
     ├── NotOpen                    the Oxpull has no open connections
     ├── WrongDatabase              the server or its tables aren't what this Oxpull needs
@@ -51,6 +52,10 @@ class DuplicateTask(InvalidTask):
 
 class InvalidArguments(OxpullError, TypeError, ValueError):
     """An argument can't be stored, or doesn't fit the task's signature. Nothing was written."""
+
+
+class InvalidSchedule(OxpullError, ValueError):
+    """A schedule, its timing or its time zone can't be used as declared."""
 
 
 class InvalidSettings(OxpullError, ValueError):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.durations import seconds
+from oxpull_async.core.schedules import find_zone
 from oxpull_async.exceptions import InvalidSettings
 
 _PREFIX = "OXPULL_"
@@ -32,6 +33,8 @@ class Settings(BaseModel):
     """How long a unique enqueue in a transaction of our own waits for a competitor's open one."""
     unique_tasks: frozenset[str] = frozenset()
     """Task paths that are unique although their declaration doesn't say so."""
+    schedule_timezone: str = "UTC"
+    """The zone of schedules that are stored as rows: Django's ``TIME_ZONE``, where Django made them."""
     pool_size: int = Field(default=10, ge=1)
     connect_timeout: float = Field(default=5.0, gt=0)
     pool_timeout: float = Field(default=30.0, gt=0)
@@ -53,6 +56,12 @@ class Settings(BaseModel):
             return seconds(value, "a duration")
         except TypeError as error:  # pydantic reports a ValueError as the setting's own
             raise ValueError(str(error)) from error
+
+    @field_validator("schedule_timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        find_zone(value)
+        return value
 
     @field_validator("queues", "unique_tasks", mode="before")
     @classmethod

@@ -21,6 +21,7 @@ from oxpull_async.core.names import (
 )
 from oxpull_async.exceptions import DuplicateTask, InvalidArguments, InvalidTask, NotOpen
 from oxpull_async.results import EnqueueResult
+from oxpull_async.schedules import ScheduleMaker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -202,6 +203,10 @@ class Task(Generic[P, R]):
         except TypeError as error:
             raise InvalidArguments(f"{self.path}{self.signature}: {error}") from error
 
+    def check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """The same for arguments that are kept to be given later. Raises: InvalidArguments."""
+        self.bind_arguments(Call(args, kwargs))
+
     @cached_property
     def signature(self) -> inspect.Signature:
         """The parameters that a caller gives: the function's, without the context."""
@@ -238,10 +243,11 @@ class Task(Generic[P, R]):
         return self._home.enqueuer
 
 
-class TaskMaker:
+class TaskMaker(ScheduleMaker):
     """Declares tasks by decorator: the part that ``Oxpull`` and ``TaskRouter`` share."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._home = Home()
         self._tasks: dict[str, AnyTask] = {}
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from oxpull_async._figures import Counts, LockRow
 from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.ports import (
@@ -161,6 +162,34 @@ class InspectionProcedures(Protocol):
     def list_locks(self, after: str, limit: int) -> Procedure[Sequence[LockRow]]: ...
 
 
+class TickProcedures(Protocol):
+    """``ticks.py`` of a room. Those that write are run within a transaction."""
+
+    def newest(self, keys: Sequence[str], since: datetime) -> Procedure[dict[str, datetime]]: ...
+
+    def insert(self, key: str, scheduled_for: datetime, created_at: datetime) -> Procedure[bool]:
+        """Whether the tick wasn't there yet. If it was, the transaction must be rolled back."""
+        ...
+
+    def earliest_other(self, key: str, scheduled_for: datetime, created_at: datetime) -> Procedure[datetime | None]:
+        """The first tick but this one. None isn't answered to two transactions that insert different ticks."""
+        ...
+
+    def assign(self, key: str, scheduled_for: datetime, task_id: UUID) -> Procedure[None]: ...
+
+
+class ScheduleProcedures(Protocol):
+    """``schedules.py`` of a room."""
+
+    def changed_at(self) -> Procedure[datetime | None]: ...
+
+    def read(self) -> Procedure[list[ScheduleRow | UnreadableRow]]: ...
+
+    def lock(self, schedule_id: int) -> Procedure[ScheduleRow | UnreadableRow | None]: ...
+
+    def move_boundary(self, schedule_id: int, boundary_for: str, now: datetime) -> Procedure[None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """One dialect."""
@@ -174,5 +203,7 @@ class Room:
     outcomes: OutcomeProcedures
     maintenance: MaintenanceProcedures
     inspection: InspectionProcedures
+    ticks: TickProcedures
+    schedules: ScheduleProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
 from oxpull_async._figures import Counts, LockRow
 from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
+from oxpull_async.drivers import _ticks
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
@@ -29,6 +31,7 @@ from oxpull_async.ports import (
     TaskRow,
     Unseen,
 )
+from oxpull_async.schedule_ports import NewTick, TickOutcome, TickRefused, TickTaken
 
 _NO_TASK = UUID(int=0)
 
@@ -198,6 +201,32 @@ class SqlStore:
 
     async def list_locks(self, *, after: str, limit: int) -> Sequence[LockRow]:
         return await self._pool.read(self._room.inspection.list_locks(after, limit))
+
+    async def newest_ticks(self, keys: Sequence[str], *, since: datetime) -> Mapping[str, datetime]:
+        return await self._pool.read(self._room.ticks.newest(keys, since)) if keys else {}
+
+    async def fire(self, tick: NewTick) -> TickOutcome:
+        return await self._fired(_ticks.fire(self._room, tick))
+
+    async def fire_stored(self, schedule_id: int, admit: Callable[[ScheduleRow | None], NewTick | None]) -> TickOutcome:
+        return await self._fired(_ticks.fire_stored(self._room, schedule_id, admit))
+
+    async def _fired(self, procedure: Procedure[TickOutcome]) -> TickOutcome:
+        try:
+            return await self._pool.transact(procedure)
+        except _ticks.Refused:
+            return TickRefused()
+        except Undecided:
+            return TickTaken()
+
+    async def schedules_changed_at(self) -> datetime | None:
+        return await self._pool.read(self._room.schedules.changed_at())
+
+    async def stored_schedules(self) -> Sequence[ScheduleRow | UnreadableRow]:
+        return await self._pool.read(self._room.schedules.read())
+
+    async def move_boundary(self, schedule_id: int, observed: Boundary, *, now: datetime) -> bool:
+        return await self._pool.transact(_ticks.move_boundary(self._room, schedule_id, observed, now))
 
 
 def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -55,6 +55,14 @@ def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Uniqu
     )
     key = None if unique is None else _key(unique, task, call, row, prepared)
     return Request(row, key, prepared.args, prepared.kwargs)
+
+
+def row_to_write(
+    task: AnyTask, call: Call, now: datetime, *, settings: Settings, unique: Callable[[AnyTask, bool], Unique | None]
+) -> NewTask | NewUnique:
+    """The checked row for one call, with its key if the task is unique. Raises: InvalidArguments, InvalidTask."""
+    request = make_request(task, call, settings=settings, unique=unique(task, False), now=now)
+    return request.task if request.key is None else request.unique
 
 
 def make_requests(

@@ -107,6 +107,7 @@ class Shift:
         ]
         if not self._terms.until_idle:
             services.append(Service("reaper", self._reaper.turn))
+            services.append(self._host.schedules.service())
         return services
 
     async def _hand_back(self) -> None:

@@ -27,7 +27,7 @@ from tests.servers.databases import Databases
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
-    "mail_service", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
+    "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -60,6 +60,12 @@ async def test_the_tutorial_works_step_by_step(tmp_path: Path) -> None:
     with worker("shop:ox", tmp_path):
         await eventually(lambda: "SUCCESSFUL 1 " in run("look.py", tmp_path, forty_two[1]), within=30)
         assert run("look.py", tmp_path, forty_two[1]).endswith("value: invoice for order 42 sent\n")
+
+
+def test_schedules_tell_their_next_ticks(tmp_path: Path) -> None:
+    assert run("nightly.py", tmp_path) == (
+        "__main__.report 2026-06-08 02:30:00+02:00\npoll-news 2026-06-05 12:01:00+02:00\n"
+    )
 
 
 def test_a_backoff_decides_whether_an_attempt_is_repeated(tmp_path: Path) -> None:

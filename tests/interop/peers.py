@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,25 @@ class Peer:
         assert "error" not in answer, f"the peer, on {name}{arguments}: {answer['error']}"
         return answer["value"]
 
+    def kill(self) -> None:
+        """End it wherever it is."""
+        self._process.kill()
+
     async def tell(self, name: str, *arguments: Any) -> Any:
         """As ``order``, while the event loop goes on."""
         return await anyio.to_thread.run_sync(lambda: self.order(name, *arguments))
 
 
 @contextmanager
-def started_peer() -> Iterator[Peer]:
+def started_peer(module: str = "django_project.peer") -> Iterator[Peer]:
     """A peer until the block ends."""
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "django_project.settings",
         "INTEROP_DATABASE_URL": "sqlite:///unused.db",
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "django_project.peer"],
+        [sys.executable, "-m", module],
         env=environment,
         cwd=HERE,
         stdin=subprocess.PIPE,
@@ -59,7 +63,8 @@ def started_peer() -> Iterator[Peer]:
             yield Peer(process)
         finally:
             assert process.stdin is not None
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # it may have been killed with an order unread
+                process.stdin.close()
             try:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:

@@ -24,6 +24,7 @@ _SCALARS: dict[str, Any] = {
     "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
     "after_id": ID,
+    "schedule_id": 1, "scheduled_for": INSTANT, "created_at": INSTANT, "boundary_for": "f" * 32,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {
@@ -34,6 +35,7 @@ _LISTS: dict[str, list[Any]] = {
     "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
     "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
     "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
+    "own": [INSTANT, "1900-01-01 00:00:00"],
 }  # fmt: skip
 
 # Documents and pairs, as they come in one room alone.

@@ -12,6 +12,7 @@ from oxpull_async import (
     Call,
     EnqueueResult,
     Oxpull,
+    Schedule,
     Task,
     TaskContext,
     TaskResult,
@@ -52,12 +53,24 @@ async def with_context(context: TaskContext, name: str) -> None:
 def nothing() -> None: ...
 
 
+@ox.scheduled(cron="0 2 * * *", timezone="Europe/Berlin", args=(1,))
+@ox.schedulable("reports.nightly")
+@ox.task
+async def nightly(number: int) -> str:
+    return str(number)
+
+
+hourly: Schedule = ox.schedule(nightly, every=timedelta(hours=1), phase=60, name="hourly", kwargs={"number": 1})
+
 foreign = ox.reference("proj.tasks.send", unique=True)
 
 ox.include(router)
 
 
 def what_is_declared() -> None:
+    still_a_task: Awaitable[str] = nightly(1)
+    print(still_a_task)
+    assert_type(hourly.next_tick(datetime.now(UTC)), datetime)
     assert_type(in_a_thread(1), list[int])
     assert_type(foreign, Task[..., Any])
     function: Callable[[int], Awaitable[str]] = send_invoice

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from oxpull_async.drivers._room import Room
-from oxpull_async.drivers.sqlite import claims, inspection, joined, maintenance, outcomes, tasks, unique
+from oxpull_async.drivers.sqlite import (
+    claims,
+    inspection,
+    joined,
+    maintenance,
+    outcomes,
+    schedules,
+    tasks,
+    ticks,
+    unique,
+)
 from oxpull_async.drivers.sqlite.pool import Pool
 from oxpull_async.settings import Settings
 
@@ -20,5 +30,7 @@ def room(url: str, settings: Settings) -> Room:
         outcomes=outcomes,
         maintenance=maintenance,
         inspection=inspection,
+        ticks=ticks,
+        schedules=schedules,
         insert_chunk=5000,
     )

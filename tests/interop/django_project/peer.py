@@ -10,7 +10,9 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django
 
@@ -19,9 +21,12 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import OperationalError, connections, transaction  # noqa: E402
 from django.tasks import default_task_backend  # noqa: E402
+from django.utils import timezone  # noqa: E402
 from django.utils.module_loading import import_string  # noqa: E402
-from django_ox import actions  # noqa: E402
+from django_ox import actions, registry  # noqa: E402
 from django_ox.models import OxTask  # noqa: E402
+from django_ox.stored import DatabaseScheduleSource  # noqa: E402
+from django_ox.worker import Worker  # noqa: E402
 
 from django_project.databases import lead_django_to  # noqa: E402
 
@@ -97,6 +102,25 @@ def discard(task_id: str) -> bool:
     return actions.discard(task_id)
 
 
+_dispatchers: list[Worker] = []
+
+
+def schedule(schedules: dict[str, dict[str, Any]], zone: str) -> None:
+    """Dispatch these schedules from now on, beside those that are stored as rows for ``plain``."""
+    registry.register(registry.ScheduleKind("work", import_string("django_project.tasks.plain")))
+    timezone.activate(ZoneInfo(zone))
+    worker = Worker()
+    worker._schedule_source = DatabaseScheduleSource({"SCHEDULES": schedules}, "default")
+    _dispatchers[:] = [worker]
+
+
+def dispatch(at: str) -> int:
+    """One pass as of that instant; how many tasks it enqueued."""
+    instant = datetime.fromisoformat(at)
+    timezone.now = lambda: instant  # type: ignore[method-assign, unused-ignore]
+    return int(_dispatchers[0].dispatch_schedules())
+
+
 class _Nowhere:
     def write(self, text: str) -> None:
         pass
@@ -104,7 +128,19 @@ class _Nowhere:
 
 ORDERS: Orders = {
     order.__name__: order
-    for order in (lead_to, enqueue, enqueue_in_a_block, work, prune_for, read, settle, retry, discard)
+    for order in (
+        lead_to,
+        enqueue,
+        enqueue_in_a_block,
+        work,
+        prune_for,
+        read,
+        settle,
+        retry,
+        discard,
+        schedule,
+        dispatch,
+    )
 }
 
 

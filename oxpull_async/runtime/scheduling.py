@@ -1,0 +1,105 @@
+"""``ox.schedules``: what is scheduled, when it comes next, and a pass by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from oxpull_async.clock import Clock
+from oxpull_async.ports import NewTask, NewUnique
+from oxpull_async.runtime.scheduler import Scheduler
+from oxpull_async.runtime.service import Service
+from oxpull_async.runtime.stored_schedules import StoredSchedules
+from oxpull_async.schedule_ports import ScheduleStore
+from oxpull_async.schedules import Schedule, ScheduleMaker
+from oxpull_async.tasks import AnyTask, Call
+
+_LONGEST_BACKOFF: Final = 5.0
+_LOOK_BACK: Final = timedelta(days=366)
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A schedule and its ticks around now. Instants are in UTC."""
+
+    name: str
+    task_path: str
+    timing: str
+    next_tick: datetime
+    last_tick: datetime | None
+    """The newest in the log, by any process, within the last year."""
+    stored: bool
+    """Whether it is a row of the database, not declared in code."""
+
+
+class Schedules:
+    """The schedules of one ``Oxpull``, by name; iterating gives those that code declares."""
+
+    def __init__(
+        self,
+        maker: ScheduleMaker,
+        store: Callable[[], ScheduleStore],
+        make_row: Callable[[AnyTask, Call, datetime], NewTask | NewUnique],
+        announce: Callable[[NewTask], Awaitable[None]],
+        zone: tzinfo,
+        clock: Clock,
+    ) -> None:
+        self.clock = clock
+        self.declared: Mapping[str, Schedule] = maker.declared_schedules
+        self.stored: StoredSchedules = StoredSchedules(store, maker.schedulable_tasks, zone)
+        self._store = store
+        self._make_row = make_row
+        self._announce = announce
+        self._by_hand = Scheduler(self)
+
+    def __iter__(self) -> Iterator[Schedule]:
+        return iter(list(self.declared.values()))
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+    def __getitem__(self, name: str) -> Schedule:
+        return self.declared[name]
+
+    def service(self) -> Service:
+        """Background work that fires what is due until it is stopped."""
+        return Service("scheduler", Scheduler(self).turn, longest_backoff=_LONGEST_BACKOFF)
+
+    async def dispatch(self) -> int:
+        """One pass by hand: fire the latest tick of each schedule that is due; returns how many tasks that enqueued.
+
+        Safe beside any number of processes that do the same. Raises: NotOpen, StoreError.
+        """
+        return await self._by_hand.dispatch()
+
+    async def upcoming(self) -> list[Upcoming]:
+        """Every schedule that runs here, the soonest first. Raises: NotOpen, StoreError."""
+        now = self.clock.now()
+        rows = await self.stored.current(now)
+        keys = [*self.declared, *(found.row.key for found in rows)]
+        last = await self._store().newest_ticks(keys, since=now - _LOOK_BACK)
+        declared = [
+            Upcoming(s.name, s.task.path, str(s.timing), s.next_tick(now), last.get(s.name), stored=False) for s in self
+        ]
+        stored = [
+            Upcoming(s.row.name, s.task.path, str(s.timing), s.timing.next(now), last.get(s.row.key), stored=True)
+            for s in rows
+        ]
+        return sorted([*declared, *stored], key=lambda found: (found.next_tick, found.name))
+
+    # For the scheduler
+
+    @property
+    def store(self) -> ScheduleStore:
+        """The open store. Raises: NotOpen."""
+        return self._store()
+
+    def row(self, task: AnyTask, call: Call, now: datetime) -> NewTask | NewUnique:
+        """The row to be written for a call, with its key if the task is unique."""
+        return self._make_row(task, call, now)
+
+    async def announce(self, task: NewTask) -> None:
+        """Tell of a row that was committed."""
+        await self._announce(task)
