@@ -62,9 +62,8 @@ class WorkerProcess:
     """A worker over ``APP``."""
 
     def __init__(self, process: Process) -> None:
-        assert process.stderr is not None
         self._process = process
-        self._stderr = BufferedByteReceiveStream(process.stderr)
+        self._stderr = None if process.stderr is None else BufferedByteReceiveStream(process.stderr)
 
     @property
     def pid(self) -> int:
@@ -90,7 +89,7 @@ class WorkerProcess:
 
     async def _lines(self) -> AsyncIterator[str]:
         """What it says from now on, shown in the output of a failed test."""
-        while True:
+        while self._stderr is not None:
             try:
                 line = (await self._stderr.receive_until(b"\n", 1_000_000)).decode()
             except (anyio.IncompleteRead, anyio.EndOfStream):
@@ -105,8 +104,10 @@ def write_app(folder: Path, source: str = APP) -> None:
 
 
 @asynccontextmanager
-async def worker_process(folder: Path, database: str, *options: str) -> AsyncIterator[WorkerProcess]:
-    """A worker that is killed at the end of the block, if it's still there."""
+async def worker_process(
+    folder: Path, database: str, *options: str, quiet: bool = False
+) -> AsyncIterator[WorkerProcess]:
+    """A worker that is killed at the end of the block, if it's still there; a quiet one is not listened to."""
     if not (folder / "queue_app.py").exists():
         write_app(folder)
     process = await anyio.open_process(
@@ -115,7 +116,7 @@ async def worker_process(folder: Path, database: str, *options: str) -> AsyncIte
         env=environment(database),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
     )
     async with process:
         try:
