@@ -95,7 +95,7 @@ def some(items: Sequence[Any]) -> list[Any]:
 @pytest.mark.engines("sqlite")
 @pytest.mark.timeout(rounds(small=180, full=1_800))
 async def test_a_worker_s_memory_does_not_grow_with_the_tasks_it_has_run(ox: Oxpull):
-    chunk = rounds(small=20_000, full=200_000) // 10
+    chunk = rounds(small=10_000, full=200_000) // 10
     objects: list[int] = []
     kilobytes: list[int] = []
 
