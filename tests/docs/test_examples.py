@@ -28,8 +28,8 @@ from tests.servers.databases import Databases
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress", "fastapi_with_worker", "flaky",
-    "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline", "test_shop",
-    "unique_keys",
+    "litestar_app", "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline",
+    "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -154,6 +154,18 @@ async def test_the_states_of_a_task_are_events(in_examples: Any) -> None:
 
     assert told.startswith("event: state\ndata: {")
     assert '"return_value":"3 pages"' in told
+
+
+async def test_a_litestar_service_enqueues(in_examples: Any) -> None:
+    from litestar.testing import AsyncTestClient
+
+    service = in_examples("litestar_app")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with AsyncTestClient(service.app) as client:
+        answers = [(await client.post("/orders/42/invoice")).json() for _ in range(2)]
+    assert [answer["created"] for answer in answers] == [True, False]
 
 
 async def test_an_order_and_its_task_live_or_die_together(in_examples: Any) -> None:
