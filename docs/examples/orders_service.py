@@ -1,14 +1,15 @@
-"""An order and its invoice task, committed together or not at all."""
+"""An order and its invoice task, committed together or not at all, before the client is told."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from fastapi import Depends, FastAPI
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from oxpull_async import Oxpull
+from oxpull_async.integrations.fastapi import Bound, bound_to
 
 ox = Oxpull("sqlite:///orders.db")
 engine = create_async_engine("sqlite+aiosqlite:///orders.db")  # the same file
@@ -30,13 +31,22 @@ async def send_invoice(order_id: int) -> str:
     return f"invoice for order {order_id} sent"
 
 
+async def open_session() -> AsyncIterator[AsyncSession]:
+    async with sessions.begin() as session:
+        yield session  # commits after it, or rolls back
+
+
+Session = Annotated[AsyncSession, Depends(open_session, scope="function")]
+BoundQueue = Annotated[Bound, Depends(bound_to(Session))]
+
+
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     async with ox:
         await ox.migrate()
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)
-        yield
+        yield {"ox": ox}
     await engine.dispose()
 
 
@@ -44,12 +54,11 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders", status_code=201)
-async def create(customer: str) -> dict[str, Any]:
-    async with sessions.begin() as session:
-        order = Order(customer=customer)
-        session.add(order)
-        await session.flush()  # the order has its id now
-        result = await ox.bind(session).enqueue(send_invoice, order.id)
-        if customer == "nobody":
-            raise ValueError("no such customer")  # undoes order, task and lock
+async def create(customer: str, session: Session, queue: BoundQueue) -> dict[str, Any]:
+    order = Order(customer=customer)
+    session.add(order)
+    await session.flush()  # the order has its id now
+    result = await queue.enqueue(send_invoice, order.id)
+    if customer == "nobody":
+        raise ValueError("no such customer")  # undoes order, task and lock
     return {"order": order.id, "task": result.id, "created": result.created}

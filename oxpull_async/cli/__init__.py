@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from oxpull_async.cli.target import UsageError
+from oxpull_async.app import Oxpull
+from oxpull_async.cli.target import UsageError, hosted
 from oxpull_async.exceptions import InvalidSettings, OxpullError
 
 _PARTS = ("cyclopts", "rich")
@@ -26,6 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def run_for(ox: Oxpull, arguments: Sequence[str]) -> NoReturn:
+    """As ``main``, for a command line of a framework's own, which knows the Oxpull already."""
+    with hosted(ox):
+        main(arguments)
 
 
 def _commands() -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
@@ -14,6 +17,7 @@ from oxpull_async.app import Oxpull
 APP_VARIABLE = "OXPULL_APP"
 DATABASE_VARIABLE = "OXPULL_DATABASE_URL"
 _DEFAULT_ATTRIBUTE = "ox"
+_hosted: ContextVar[Oxpull | None] = ContextVar("oxpull_async_hosted", default=None)
 
 
 class UsageError(Exception):
@@ -41,11 +45,38 @@ class Target:
             raise UsageError("--app and --database are two answers to one question; give one of them")
         if self.database is not None:
             return Oxpull(self.database)
+        if self.app is None and (ox := _hosted.get()) is not None:
+            return ox
         if reference := self.app or os.environ.get(APP_VARIABLE):
             return load_app(reference)
         if DATABASE_VARIABLE in os.environ:
             return Oxpull.from_env()
         raise UsageError(f"which queue? Give --app module:ox or --database URL, or set {APP_VARIABLE}")
+
+
+@contextmanager
+def hosted(ox: Oxpull) -> Iterator[None]:
+    """While the block lasts, commands that are told nothing else work on this one."""
+    token = _hosted.set(ox)
+    try:
+        yield
+    finally:
+        _hosted.reset(token)
+
+
+def find_app(reference: str | None) -> Oxpull:
+    """The Oxpull whose tasks are to run. Raises: UsageError."""
+    if reference is None and (ox := _hosted.get()) is not None:
+        return ox
+    return load_app(reference_to(reference))
+
+
+def reference_to(app: str | None) -> str:
+    """The ``module:ox`` by which another process finds it. Raises: UsageError."""
+    reference = app or os.environ.get(APP_VARIABLE)
+    if not reference:
+        raise UsageError(f"whose tasks? Give module:ox, or set {APP_VARIABLE}")
+    return reference
 
 
 def load_app(reference: str) -> Oxpull:

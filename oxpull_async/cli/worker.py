@@ -21,7 +21,7 @@ from oxpull_async.cli.reload import Reloading
 from oxpull_async.cli.signals import Signals, leave_within
 from oxpull_async.cli.slots import RECYCLED
 from oxpull_async.cli.sources import Sources
-from oxpull_async.cli.target import APP_VARIABLE, UsageError, load_app
+from oxpull_async.cli.target import UsageError, find_app, reference_to
 from oxpull_async.cli.vital_signs import keep_touching, touch
 from oxpull_async.runtime.worker import Worker
 
@@ -102,17 +102,14 @@ async def worker(
         Touch this file every second; of several processes, one with .0, .1 and so on appended for each.
     """
     terms = terms or Terms()
-    reference = app or os.environ.get(APP_VARIABLE)
-    if not reference:
-        raise UsageError(f"whose tasks? Give module:ox, or set {APP_VARIABLE}")
     if processes < 1:
         raise UsageError("--processes must be at least 1")
     if reload and processes > 1:
         raise UsageError("--reload is for development, and runs one process")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if processes == 1 and not reload:
-        return await _run(load_app(reference), terms, heartbeat_file)
-    command = ["worker", reference, *terms.arguments()]
+        return await _run(find_app(app), terms, heartbeat_file)
+    command = ["worker", reference_to(app), *terms.arguments()]
     if processes > 1:
         return Fleet(command, processes=processes, ends=terms.burst, heartbeat_file=heartbeat_file).run()
     command += [] if heartbeat_file is None else ["--heartbeat-file", str(heartbeat_file)]

@@ -21,19 +21,7 @@ from oxpull_async import NotOpen, Oxpull
 from oxpull_async.integrations.fastapi import Bound, Queue, bound_to, health_router
 from oxpull_async.integrations.starlette import health_endpoint, queue_of
 from oxpull_async.testing import all_enqueued, override
-
-
-@asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an app whose lifespan runs, and whose state reaches the requests as a server passes it on."""
-    async with app.router.lifespan_context(app) as state:
-
-        async def with_state(scope: Any, receive: Any, send: Any) -> None:
-            await app({**scope, "state": dict(state or {})}, receive, send)
-
-        transport = httpx.ASGITransport(with_state, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+from tests.asgi.clients import serving
 
 
 @pytest.fixture

@@ -20,14 +20,16 @@ from alembic import command
 from alembic.config import Config
 
 from oxpull_async import Oxpull
+from tests.asgi.clients import serving
 from tests.docs.pages import EXAMPLES
 from tests.eventually import eventually
 from tests.servers.databases import Databases
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
-    "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
+    "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress", "fastapi_with_worker", "flaky",
+    "litestar_app", "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline",
+    "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -139,10 +141,37 @@ async def test_a_fastapi_service_works_off_its_own_queue(in_examples: Any) -> No
         await eventually(is_done, within=30)
 
 
+async def test_the_states_of_a_task_are_events(in_examples: Any) -> None:
+    service = in_examples("fastapi_progress")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with serving(service.app) as client:
+        assert (await client.get("/health")).json()["ok"] is True
+        task = (await client.post("/renderings", params={"pages": 3})).json()
+        await service.ox.run_until_idle()
+        told = (await client.get(f"/tasks/{task}/events")).text
+
+    assert told.startswith("event: state\ndata: {")
+    assert '"return_value":"3 pages"' in told
+
+
+async def test_a_litestar_service_enqueues(in_examples: Any) -> None:
+    from litestar.testing import AsyncTestClient
+
+    service = in_examples("litestar_app")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with AsyncTestClient(service.app) as client:
+        answers = [(await client.post("/orders/42/invoice")).json() for _ in range(2)]
+    assert [answer["created"] for answer in answers] == [True, False]
+
+
 async def test_an_order_and_its_task_live_or_die_together(in_examples: Any) -> None:
     service = in_examples("orders_service")
 
-    async with serving(service.app) as client:
+    async with serving(service.app, raise_app_exceptions=True) as client:
         order = (await client.post("/orders", params={"customer": "ada"})).json()
         with pytest.raises(ValueError, match="no such customer"):
             await client.post("/orders", params={"customer": "nobody"})
@@ -162,19 +191,6 @@ def in_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any
     yield importlib.import_module
     for name in RUN_HERE:
         sys.modules.pop(name, None)
-
-
-@contextlib.asynccontextmanager
-async def serving(app: Any) -> Any:
-    """A client of an ASGI app whose lifespan runs."""
-    import httpx
-
-    transport = httpx.ASGITransport(app=app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
-        yield client
 
 
 @contextlib.contextmanager
