@@ -20,7 +20,7 @@ from oxpull_async.runtime.reaper import Reaper
 from oxpull_async.runtime.reports import Reports
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
-from oxpull_async.runtime.supervisor import Supervisor
+from oxpull_async.runtime.supervisor import Member, Supervisor
 from oxpull_async.runtime.verdicts import Judge
 from oxpull_async.runtime.watch import Watch
 from oxpull_async.telemetry import log
@@ -66,7 +66,7 @@ class Shift:
         )
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
-        members = [self._claiming, self._settling(outcomes), *self._reaping(), self._leases()]
+        members: list[Member] = [self._claiming, self._settling(outcomes), *self._reaping(), self._leases()]
         self._supervisor = Supervisor(members, host.health.roster)
 
     @property
