@@ -16,6 +16,10 @@
     ├── TaskResultDoesNotExist     no task row has this id
     ├── TaskFailed                 the awaited task settled without success
     ├── TaskTimeout                an attempt ran beyond its task's timeout (also a TimeoutError)
+    ├── TaskProcessDied            the process that ran an attempt has died
+    ├── Retry                      raised by a task: this attempt failed, try again after so long
+    ├── Snooze                     raised by a task: not now, and this attempt doesn't count
+    ├── Discard                    raised by a task: don't try again
     └── StoreError                 the database refused or couldn't be reached
         ├── ConnectionLost         the connection broke, or never came about
         ├── PoolTimeout            no connection of the pool became free in time
@@ -35,6 +39,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from uuid import UUID
 
 
@@ -134,6 +139,37 @@ class TaskTimeout(OxpullError, TimeoutError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"the task ran beyond its timeout of {timeout:g} s")
         self.timeout = timeout
+
+
+class TaskProcessDied(OxpullError):
+    """The process of a task with ``executor="process"`` ended before its function did. The attempt has failed."""
+
+
+class Retry(OxpullError):
+    """Raised by a task: this attempt has failed, and the next one waits ``after``, seconds or a ``timedelta``.
+
+    Without ``after`` the backoff decides. The row's attempts still bound it:
+    after the last one the row is FAILED.
+    """
+
+    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(reason or "the task asked to be tried again")
+        self.after = after
+
+
+class Snooze(OxpullError):
+    """Raised by a task: run me again ``after``, seconds or a ``timedelta``, as if this attempt had never been."""
+
+    def __init__(self, reason: str = "", *, after: float | timedelta) -> None:
+        super().__init__(reason or "the task asked to run later")
+        self.after = after
+
+
+class Discard(OxpullError):
+    """Raised by a task: settle the row as DISCARDED, whatever attempts are left. The reason is recorded."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the task gave itself up")
 
 
 class StoreError(OxpullError):

@@ -133,9 +133,11 @@ class ClaimRequest:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A row granted to a worker: what it needs to run it and to prove its right to settle it."""
+class Claim(NamedTuple):
+    """A row granted to a worker: what it needs to run it and to prove its right to settle it.
+
+    A tuple, because a worker makes tens of thousands of these a second.
+    """
 
     id: UUID
     task_path: str
@@ -152,6 +154,9 @@ class Claim:
     lease_epoch: int
     enqueued_at: datetime
     lease_expires_at: datetime
+    run_after: datetime | None
+    started_at: datetime
+    last_attempted_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,9 @@ class Outcome:
     """What an attempt ended with, fenced by the epoch under which it was granted.
 
     ``errors`` is the whole list as JSON text: what the claim had, plus this
-    attempt's record. ``run_after`` is set for a retry alone. A unique task's
-    lock is deleted with a success.
+    attempt's record. ``run_after`` is set where the row goes back to READY. A
+    unique task's lock is deleted with a success. ``takes_row_away``: the
+    task's code still runs, and the epoch moves on so that it can't write.
     """
 
     id: UUID
@@ -169,6 +175,7 @@ class Outcome:
     errors: str
     run_after: datetime | None
     finished_at: datetime
+    takes_row_away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +193,18 @@ class Pruned:
     tasks: int
     locks: int
     ticks: int = 0
+
+
+class LeaseKeeper(Protocol):
+    """Renews leases over a connection of its own, in whichever thread and event loop it was opened."""
+
+    async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
+        """Extend the leases still held by this worker at their epochs; returns the ids extended."""
+        ...
+
+    async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
+        """Those of the task rows that exist, in any order."""
+        ...
 
 
 class Store(Inspection, Protocol):
@@ -261,7 +280,19 @@ class Store(Inspection, Protocol):
         ...
 
     async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
-        """Write outcomes whose epoch still holds on a RUNNING or LOST row; returns the ids that landed."""
+        """Write outcomes whose epoch still holds on a RUNNING or LOST row; returns the ids that landed.
+
+        A row that another transaction keeps locked is passed over. A snooze
+        lands on a RUNNING row alone, and refunds its attempt.
+        """
+        ...
+
+    async def held(self, worker_id: str) -> Sequence[Claim]:
+        """The rows that run under this worker's name, with a lease that isn't over."""
+        ...
+
+    async def next_due(self, *, task_paths: Sequence[str], queues: Sequence[str] | None) -> datetime | None:
+        """The earliest ``run_after`` among the READY rows of these paths (and queues, unless None)."""
         ...
 
     async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:
@@ -270,6 +301,10 @@ class Store(Inspection, Protocol):
 
     async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
         """Extend the leases still held by this worker at their epochs; returns the ids extended."""
+        ...
+
+    def lease_keeper(self) -> AbstractAsyncContextManager[LeaseKeeper]:
+        """Connect apart from everything else, so that renewals depend neither on the pool nor on the event loop."""
         ...
 
     async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Pr
 from uuid import UUID
 
 from oxpull_async.core.durations import Duration, seconds
+from oxpull_async.core.executors import check_executor, check_process_function
 from oxpull_async.core.names import (
     check_backend_name,
     check_max_attempts,
@@ -77,6 +78,8 @@ class TaskOptions:
     wait: float | None = None
     """How long a unique enqueue waits for a competitor's open transaction, in seconds."""
     backend_name: str | None = None
+    executor: Literal["process"] | None = None
+    """"process": the function, a plain one, runs in a process of its own, and can be killed."""
 
 
 class TaskContext(Protocol):
@@ -85,31 +88,37 @@ class TaskContext(Protocol):
     @property
     def id(self) -> UUID:
         """The task row's id."""
-        ...
 
     @property
     def attempt(self) -> int:
         """Which attempt this is, from 1."""
-        ...
 
     @property
     def max_attempts(self) -> int:
         """How many attempts the row has in all."""
-        ...
 
     @property
     def task_path(self) -> str:
         """The path under which the row knows this task."""
-        ...
 
     @property
     def queue_name(self) -> str:
         """The queue that the row came from."""
-        ...
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the task's ``timeout`` is over; None without one."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, never less than 0; None without one."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the worker wants this attempt to end: a function in a thread has to look, nothing stops it."""
 
     async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Enqueue another task through the Oxpull whose worker runs this one."""
-        ...
 
 
 class Enqueuer(Protocol):
@@ -282,6 +291,7 @@ class TaskMaker(ScheduleMaker):
         timeout: Duration | None = ...,
         backoff: Duration | BackoffChoice | None = ...,
         unique: bool | Unique = ...,
+        executor: Literal["process"] | None = ...,
     ) -> TaskDecorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -298,6 +308,8 @@ class TaskMaker(ScheduleMaker):
 
     def _declare(self, function: Callable[..., Any], options: TaskOptions) -> AnyTask:
         task: AnyTask = Task(function, task_path(function), options, self._home)
+        if options.executor == "process":
+            check_process_function(function, task.path, takes_context=options.takes_context)
         if options.takes_context and not inspect.signature(function).parameters:
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
@@ -366,6 +378,7 @@ def checked(options: TaskOptions) -> TaskOptions:
         max_attempts=None if options.max_attempts is None else check_max_attempts(options.max_attempts),
         timeout=None if options.timeout is None else check_timeout(options.timeout),
         wait=None if options.wait is None else _wait(options.wait),
+        executor=check_executor(options.executor),
         backoff=_backoff(options.backoff),
         backend_name=None if options.backend_name is None else check_backend_name(options.backend_name),
     )

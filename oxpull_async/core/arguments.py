@@ -59,6 +59,13 @@ def prepare_arguments(task_path: str, args: Sequence[object], kwargs: Mapping[st
     )
 
 
+def parse_arguments(args_json: str, kwargs_json: str) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a row, for one attempt."""
+    args: list[Any] = json.loads(args_json) if args_json != "[]" else []
+    kwargs: dict[str, Any] = json.loads(kwargs_json) if kwargs_json != "{}" else {}
+    return args, kwargs
+
+
 def prepare_result(value: object) -> str | None:
     """A task's return value as JSON text; None, which is stored as NULL, for None.
 

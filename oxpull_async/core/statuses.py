@@ -8,9 +8,9 @@ whatever settled badly may be retried, and a LOST row may still be settled by th
     WAITING ──> READY ──> RUNNING ──> SUCCESSFUL
        │         │  ^       │ │
        │         │  ├───────┘ ├─────> FAILED ──> READY | DISCARDED
-       v         v  │       │ └─────> LOST ────> READY | DISCARDED | SUCCESSFUL | FAILED
-       DISCARDED    │       └───────> DISCARDED (cancelled)
-                    └ failed attempt, reaped, handed back
+       v         v  │         ├─────> LOST ────> READY | DISCARDED | SUCCESSFUL | FAILED
+       DISCARDED    │         └─────> DISCARDED (cancelled, or the task gave itself up)
+                    └ failed attempt, snoozed, reaped, handed back
 
 A renewed or expired lease leaves a row RUNNING: that is no transition.
 """

@@ -31,6 +31,14 @@ from oxpull_async.ports import (
 T = TypeVar("T")
 
 
+class Alone(Protocol):
+    """A single connection, one procedure at a time. It comes before the pool where they share something."""
+
+    async def read(self, procedure: Procedure[T]) -> T: ...
+
+    async def write(self, procedure: Procedure[T]) -> T: ...
+
+
 class Pool(Protocol):
     """The library's own connections to one database."""
 
@@ -55,6 +63,10 @@ class Pool(Protocol):
 
     async def transact(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
         """Run a procedure within a transaction: all of it, or nothing."""
+        ...
+
+    def alone(self) -> AbstractAsyncContextManager[Alone]:
+        """A connection outside of the pool, for whichever event loop calls, in whichever thread."""
         ...
 
     def begin(self) -> AbstractAsyncContextManager[JoinedSession]:
@@ -121,6 +133,10 @@ class ClaimProcedures(Protocol):
 
     def claim(self, request: ClaimRequest) -> Procedure[list[Claim]]: ...
 
+    def held(self, worker_id: str) -> Procedure[list[Claim]]: ...
+
+    def next_due(self, task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]: ...
+
     def renew(self, claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]: ...
 
     def release(self, claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]: ...
@@ -130,6 +146,8 @@ class OutcomeProcedures(Protocol):
     """``outcomes.py`` of a room."""
 
     def settle(self, outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]: ...
+
+    def snooze(self, outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]: ...
 
 
 class MaintenanceProcedures(Protocol):

@@ -14,7 +14,7 @@ from oxpull_async.drivers import _ticks
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
-from oxpull_async.drivers._room import Room
+from oxpull_async.drivers._room import Alone, Room
 from oxpull_async.exceptions import NotOpen, WrongDatabase
 from oxpull_async.ports import (
     Attempt,
@@ -22,6 +22,7 @@ from oxpull_async.ports import (
     Claim,
     ClaimRequest,
     JoinedStore,
+    LeaseKeeper,
     NewTask,
     NewUnique,
     Outcome,
@@ -160,8 +161,19 @@ class SqlStore:
             return []
         return await self._pool.write(self._room.claims.claim(request))
 
+    async def held(self, worker_id: str) -> Sequence[Claim]:
+        return await self._pool.read(self._room.claims.held(worker_id))
+
+    async def next_due(self, *, task_paths: Sequence[str], queues: Sequence[str] | None) -> datetime | None:
+        return await self._pool.read(self._room.claims.next_due(task_paths, queues)) if task_paths else None
+
     async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
-        return await self._pool.write(self._room.outcomes.settle(outcomes)) if outcomes else []
+        snoozed = [outcome for outcome in outcomes if outcome.settlement.refunds]
+        if not snoozed:
+            return await self._pool.write(self._room.outcomes.settle(outcomes)) if outcomes else []
+        others = [outcome for outcome in outcomes if not outcome.settlement.refunds]
+        landed = await self._pool.write(self._room.outcomes.snooze(snoozed))
+        return [*landed, *await self.settle(others)]
 
     async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:
         return await self._pool.write(self._room.claims.release(claims, worker_id)) if claims else []
@@ -170,6 +182,11 @@ class SqlStore:
         if not claims:
             return []
         return await self._pool.write(self._room.claims.renew(claims, worker_id, lease_seconds))
+
+    @asynccontextmanager
+    async def lease_keeper(self) -> AsyncIterator[LeaseKeeper]:
+        async with self._pool.alone() as connection:
+            yield SqlLeaseKeeper(self._room, connection)
 
     async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:
         return await self._pool.transact(self._room.maintenance.reap(lease_seconds, limit, now))
@@ -227,6 +244,20 @@ class SqlStore:
 
     async def move_boundary(self, schedule_id: int, observed: Boundary, *, now: datetime) -> bool:
         return await self._pool.transact(_ticks.move_boundary(self._room, schedule_id, observed, now))
+
+
+class SqlLeaseKeeper:
+    """A ``ports.LeaseKeeper``."""
+
+    def __init__(self, room: Room, connection: Alone) -> None:
+        self._room = room
+        self._connection = connection
+
+    async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
+        return await self._connection.write(self._room.claims.renew(claims, worker_id, lease_seconds))
+
+    async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
+        return await self._connection.read(self._room.tasks.get_many(task_ids))
 
 
 def _chunks(uniques: Sequence[NewUnique], size: int) -> Iterator[Sequence[NewUnique]]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from uuid import UUID
 
-from oxpull_async.ports import Claim
+from oxpull_async.ports import Claim, Outcome
 from oxpull_async.runtime.threads import ThreadCall
 
 
 class Interruption(Enum):
-    """Why a worker cancels an attempt. None of these makes it a failed one."""
+    """Why a worker cancels an attempt."""
 
     SHUTDOWN = auto()
     """The worker must end: the row goes back, its attempt refunded."""
     LEASE_LOST = auto()
     """The row is somebody else's by now: whatever this attempt does, it can't be written."""
+    TIMEOUT = auto()
+    """The attempt is beyond its task's time limit: it has failed, unless it still returns something."""
 
 
 @dataclass(eq=False, slots=True)
@@ -27,15 +29,29 @@ class Attempt:
 
     claim: Claim
     runner: asyncio.Task[None] | None = None
+    has_begun: bool = False
     is_running: bool = True
-    """Until the task's own code has ended; after that the runner is never cancelled."""
+    """Until the task's own code has ended, or was given up; after that the runner is never cancelled."""
     interrupted: Interruption | None = None
     thread: ThreadCall | None = None
+    timer: asyncio.TimerHandle | None = None
+    unrenewed_from: float | None = None
+    """The ``time.monotonic`` from which on its lease is left to run out, because nothing else ends it."""
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    settle_until: float | None = None
+    """The ``time.monotonic`` until which a failed write of the outcome is tried again."""
 
     def interrupt(self, reason: Interruption) -> None:
-        """Cancel the task's code, once, if it's still running."""
-        if self.is_running and self.interrupted is None and self.runner is not None:
-            self.interrupted = reason
+        """Cancel the task's code, once, if it's still running. What hasn't begun will see it before it begins.
+
+        Beyond its time limit a thread gets the grace to end by itself.
+        """
+        if not self.is_running or self.interrupted is not None:
+            return
+        self.interrupted = reason
+        spared = reason is Interruption.TIMEOUT and self.thread is not None and self.thread.is_under_way
+        if self.has_begun and self.runner is not None and not spared:
             self.runner.cancel()
 
     @property
@@ -45,18 +61,22 @@ class Attempt:
 
 
 class Attempts:
-    """At most ``concurrency`` attempts run; further ones may wait for their outcome to be written."""
+    """At most ``concurrency`` attempts run. Others wait for a place, or for their outcome to be written."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self._present: dict[tuple[UUID, int], Attempt] = {}
+        self._present: dict[Attempt, None] = {}
+        self._waiting: deque[Attempt] = deque()
         self._running = 0
-        self._listeners: list[Callable[[], None]] = []
+        self._abandoned: set[tuple[object, int]] = set()
         self.at_rest: asyncio.Event = asyncio.Event()
         """Set while no task's code runs."""
         self.nothing_to_write: asyncio.Event = asyncio.Event()
         """Set while no attempt that has ended waits for its outcome to be written."""
-        self._tell()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when an attempt has ended or gone."""
+        self.at_rest.set()
+        self.nothing_to_write.set()
 
     @property
     def free(self) -> int:
@@ -64,51 +84,74 @@ class Attempts:
         return self._concurrency - self._running
 
     @property
+    def waiting(self) -> int:
+        """How many are claimed and haven't begun."""
+        return len(self._waiting)
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing runs, and everything is written."""
+        """Whether nothing runs or waits, and everything is written."""
         return not self._present
 
     @property
     def present(self) -> list[Attempt]:
-        """Every attempt whose outcome isn't written yet."""
-        return list(self._present.values())
+        """Every attempt whose outcome isn't written yet. May be asked from any thread."""
+        return list(self._present.copy())
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call this whenever an attempt has come, ended or gone."""
-        self._listeners.append(listener)
+    def wait_for_place(self, claims: list[Claim]) -> None:
+        """Claimed, and to begin when a place is free."""
+        for claim in claims:
+            attempt = Attempt(claim)
+            self._present[attempt] = None
+            self._waiting.append(attempt)
 
-    def add(self, attempt: Attempt) -> None:
-        """An attempt begins."""
-        self._present[_key(attempt)] = attempt
+    def begin_next(self) -> Attempt | None:
+        """The next attempt to run, its place taken; None if none waits or no place is free."""
+        if not self._waiting or self._running >= self._concurrency:
+            return None
+        if not self._running:
+            self.at_rest.clear()
         self._running += 1
-        self._tell()
+        return self._waiting.popleft()
+
+    def take_waiting(self) -> list[Claim]:
+        """Those that haven't begun, which we no longer answer for."""
+        taken = list(self._waiting)
+        self._waiting.clear()
+        for attempt in taken:
+            attempt.is_running = False
+            del self._present[attempt]
+        self._note_gone()
+        return [attempt.claim for attempt in taken]
 
     def end(self, attempt: Attempt) -> None:
         """The task's code has ended: its place is free."""
         if attempt.is_running:
             attempt.is_running = False
             self._running -= 1
-            self._tell()
+            self.nothing_to_write.clear()
+            if not self._running:
+                self.at_rest.set()
+            self.on_change()
 
-    def remove(self, attempt: Attempt) -> None:
+    def remove(self, attempt: Attempt, *, is_written: bool = True) -> None:
         """The outcome is written, or never will be."""
         self.end(attempt)
-        if self._present.pop(_key(attempt), None) is not None:
-            self._tell()
+        if not is_written:
+            self._abandoned.add(_grant(attempt.claim))
+        self._present.pop(attempt, None)
+        self._note_gone()
 
-    def _tell(self) -> None:
-        _set(self.at_rest, not self._running)
-        _set(self.nothing_to_write, len(self._present) == self._running)
-        for listener in self._listeners:
-            listener()
+    def unaccounted(self, claims: list[Claim]) -> list[Claim]:
+        """Those of the claims that never came to this worker."""
+        known = {_grant(attempt.claim) for attempt in self._present} | self._abandoned
+        return [claim for claim in claims if _grant(claim) not in known]
+
+    def _note_gone(self) -> None:
+        if len(self._present) == self._running + len(self._waiting):
+            self.nothing_to_write.set()
+        self.on_change()
 
 
-def _key(attempt: Attempt) -> tuple[UUID, int]:
-    return attempt.claim.id, attempt.claim.lease_epoch
-
-
-def _set(event: asyncio.Event, is_true: bool) -> None:
-    if is_true:
-        event.set()
-    else:
-        event.clear()
+def _grant(claim: Claim) -> tuple[object, int]:
+    return claim.id, claim.lease_epoch

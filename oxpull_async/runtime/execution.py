@@ -1,93 +1,99 @@
-"""Calls a task's function: coroutine functions on the event loop, all others in a thread."""
+"""How a task's function is called: on the event loop, in a thread, or in a process of its own."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import json
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 from anyio import CapacityLimiter
 
-from oxpull_async.core.arguments import prepare_result
-from oxpull_async.exceptions import InvalidTask, TaskTimeout
+from oxpull_async.core.arguments import parse_arguments, prepare_result
+from oxpull_async.exceptions import InvalidTask
 from oxpull_async.runtime.attempts import Attempt
 from oxpull_async.runtime.context import AttemptContext
 from oxpull_async.runtime.host import Host
+from oxpull_async.runtime.processes import run_in_process
 from oxpull_async.runtime.threads import ThreadCall
-from oxpull_async.tasks import TaskContext
-from oxpull_async.telemetry import log
+from oxpull_async.tasks import AnyTask
+
+
+class Room(Enum):
+    """Where a function runs."""
+
+    LOOP = auto()
+    THREAD = auto()
+    PROCESS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is known of a task's attempts beforehand."""
+
+    task: AnyTask
+    function: Callable[..., Any]
+    room: Room
+    timeout: float | None
 
 
 class Execution:
     """How attempts of one worker are run."""
 
-    def __init__(self, host: Host, threads: int) -> None:
+    def __init__(self, host: Host, concurrency: int) -> None:
         self._host = host
-        self._limiter = CapacityLimiter(threads)
+        self._threads = CapacityLimiter(concurrency)
+        self._processes = CapacityLimiter(concurrency)
+        self._plans: dict[str, Plan] = {}
 
-    async def run(self, attempt: Attempt) -> str | None:
-        """The return value as JSON text, None for None.
+    def plan(self, path: str) -> Plan:
+        """How attempts of this task are run. Raises: InvalidTask if it isn't declared in this process."""
+        plan = self._plans.get(path)
+        if plan is None or self._host.tasks.get(path) is not plan.task:
+            plan = self._plans[path] = self._made(path)
+        return plan
 
-        Raises: whatever the task raises; TaskTimeout beyond its time limit;
-        TypeError or ValueError for a value that can't be stored.
+    def call(self, attempt: Attempt, plan: Plan) -> Awaitable[str | None]:
+        """The attempt, to be awaited: its return value as JSON text, None for None.
+
+        Raises: whatever the task raises; TypeError or ValueError for a value
+        that can't be stored. Arguments are parsed for each attempt, so that
+        none sees what another has done to them.
         """
-        timeout = self._task(attempt).options.timeout
-        if timeout is None:
-            return prepare_result(await self._call(attempt))
-        bound = asyncio.timeout(timeout)
-        try:
-            async with bound:
-                value = await self._call(attempt)
-        except TimeoutError as error:
-            if not bound.expired():
-                raise  # the task's own
-            _mention_thread(attempt)
-            raise TaskTimeout(timeout) from error
-        return prepare_result(value)
+        if plan.room is Room.LOOP:
+            return self._on_loop(attempt, plan)
+        if plan.room is Room.THREAD:
+            return self._in_thread(attempt, plan)
+        return run_in_process(plan.function, attempt.claim.args, attempt.claim.kwargs, self._processes)
 
-    async def _call(self, attempt: Attempt) -> Any:
-        """Arguments are parsed for each attempt, so that none sees what another has done to them."""
-        task, claim = self._task(attempt), attempt.claim
-        function: Callable[..., Any] = task.function
-        args, kwargs = json.loads(claim.args), json.loads(claim.kwargs)
-        if task.options.takes_context:
-            args.insert(0, self._context(attempt))
-        if inspect.iscoroutinefunction(function):
-            return await function(*args, **kwargs)
-        attempt.thread = ThreadCall(partial(function, *args, **kwargs))
-        value = await attempt.thread.run(self._limiter)
-        return await value if inspect.isawaitable(value) else value
+    def spare_thread(self) -> None:
+        """Let one more thread be used, in the place of one that will never end."""
+        self._threads.total_tokens += 1
 
-    def _task(self, attempt: Attempt) -> Any:
-        path = attempt.claim.task_path
+    def _made(self, path: str) -> Plan:
         task = self._host.tasks.get(path)
-        if task is None:
+        if task is None or task.function is None:
             raise InvalidTask(f"the task {path} isn't declared in this process")
-        return task
+        if task.options.executor == "process":
+            room = Room.PROCESS
+        else:
+            room = Room.LOOP if inspect.iscoroutinefunction(task.function) else Room.THREAD
+        return Plan(task, task.function, room, task.options.timeout)
 
-    def _context(self, attempt: Attempt) -> TaskContext:
-        claim = attempt.claim
-        return AttemptContext(
-            id=claim.id,
-            attempt=claim.attempts,
-            max_attempts=claim.max_attempts,
-            task_path=claim.task_path,
-            queue_name=claim.queue_name,
-            host=self._host,
-        )
+    async def _on_loop(self, attempt: Attempt, plan: Plan) -> str | None:
+        args, kwargs = self._arguments(attempt, plan)
+        return prepare_result(await plan.function(*args, **kwargs))
 
+    async def _in_thread(self, attempt: Attempt, plan: Plan) -> str | None:
+        args, kwargs = self._arguments(attempt, plan)
+        attempt.thread = ThreadCall(partial(plan.function, *args, **kwargs))
+        value = await attempt.thread.run(self._threads)
+        return prepare_result(await value if inspect.isawaitable(value) else value)
 
-def _mention_thread(attempt: Attempt) -> None:
-    """A thread can't be stopped: it runs on beside the next attempt, and only its result is dropped."""
-    if attempt.thread is not None and not attempt.thread.revoke():
-        log(
-            logging.WARNING,
-            "task_thread_abandoned",
-            f"task {attempt.claim.task_path} ({attempt.claim.id}) is beyond its timeout, and its thread runs on",
-            task_path=attempt.claim.task_path,
-            task_id=str(attempt.claim.id),
-        )
+    def _arguments(self, attempt: Attempt, plan: Plan) -> tuple[list[Any], dict[str, Any]]:
+        args, kwargs = parse_arguments(attempt.claim.args, attempt.claim.kwargs)
+        if plan.task.options.takes_context:
+            args.insert(0, AttemptContext(attempt, self._host, plan.timeout))
+        return args, kwargs

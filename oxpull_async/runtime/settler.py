@@ -11,119 +11,149 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
-from oxpull_async.exceptions import StoreError
+from oxpull_async.core.statuses import OUTCOME_WRITABLE
+from oxpull_async.exceptions import ConnectionLost, PoolTimeout, StoreError
 from oxpull_async.ports import Outcome, TaskRow
+from oxpull_async.runtime.attempts import Attempt
 from oxpull_async.runtime.host import Host
+from oxpull_async.runtime.pace import Pace
 from oxpull_async.telemetry import log
 
 MAX_ROWS: Final = 500
 MAX_CHARACTERS: Final = 1_000_000
+_LOCKED_SECONDS: Final = 0.05
+"""How long to wait where all that is left is locked by others."""
 
 
-@dataclass(eq=False, slots=True)
-class _Entry:
-    outcome: Outcome
-    landed: asyncio.Future[bool]
-    deadline: float
-    tried: bool = False
-    """An earlier write may have been committed although its reply was lost."""
+class Recipient(Protocol):
+    """Who is told what became of outcomes."""
+
+    def landed(self, attempts: Sequence[Attempt]) -> None:
+        """They are written."""
+
+    def dropped(self, attempts: Sequence[Attempt]) -> None:
+        """They never will be: the lease was lost, or the database away for too long."""
+
+    def refused(self, attempt: Attempt, error: StoreError) -> None:
+        """The database can't store this outcome as such."""
 
 
 class Settler:
-    """A queue of outcomes, and the deed that writes them."""
+    """A queue of attempts with their outcomes, and the deed that writes these."""
 
     def __init__(self, host: Host, wake: asyncio.Event, patience_seconds: float) -> None:
+        self.pace: Pace = Pace()
         self._host = host
         self._wake = wake
         self._patience = patience_seconds
-        self._entries: deque[_Entry] = deque()
+        self._queue: deque[Attempt] = deque()
+        self._recipient: Recipient | None = None
         self._is_closed = False
 
-    async def settle(self, outcome: Outcome) -> bool:
-        """Whether the outcome landed: False where the lease was lost, or the database away for too long.
+    def tell(self, recipient: Recipient) -> None:
+        """Tell this one from now on."""
+        self._recipient = recipient
 
-        Raises: StoreError where the database refuses this outcome as such.
-        """
-        landed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        entry = _Entry(outcome, landed, time.monotonic() + self._patience)
+    def put(self, attempt: Attempt) -> None:
+        """Write the attempt's outcome soon."""
         if self._is_closed:
-            _give_up(entry)
+            self._give_up([attempt])
         else:
-            self._entries.append(entry)
+            self._queue.append(attempt)
             self._wake.set()
-        return await landed
 
     async def turn(self) -> float:
-        """Write what has gathered. Raises: StoreError where that must be tried again."""
+        """Write what has gathered; returns the pause before the next write.
+
+        Raises: StoreError where all of it must be tried again.
+        """
         await asyncio.sleep(0)  # those who end together are written together
         batch = self._take()
         if not batch:
             return math.inf
+        unwritten = dict.fromkeys(batch)
         try:
-            await self._write(batch)
+            await self._write(batch, unwritten)
         finally:
-            self._put_back(batch)
-        return 0.0
+            self._put_back(list(unwritten))
+        return 0.0 if len(unwritten) < len(self._queue) else _LOCKED_SECONDS if unwritten else 0.0
 
     def close(self) -> None:
         """Give up what isn't written, and whatever comes from now on."""
         self._is_closed = True
-        while self._entries:
-            _give_up(self._entries.popleft())
+        left, self._queue = list(self._queue), deque()
+        self._give_up(left)
 
-    def _take(self) -> list[_Entry]:
-        batch: dict[UUID, _Entry] = {}
+    def _take(self) -> list[Attempt]:
+        batch: dict[UUID, Attempt] = {}
         characters = 0
-        while self._entries and len(batch) < MAX_ROWS and characters < MAX_CHARACTERS:
-            outcome = self._entries[0].outcome
+        while self._queue and len(batch) < MAX_ROWS and characters < MAX_CHARACTERS:
+            outcome = _outcome(self._queue[0])
             if outcome.id in batch:
-                break  # another grant of the same row: the answer names rows, not grants
-            batch[outcome.id] = self._entries.popleft()
-            characters += len(outcome.errors) + len(outcome.settlement.return_value or "")
+                break  # two grants of one row: one statement could write only one of them
+            characters += len(outcome.settlement.return_value or "") + len(outcome.errors)
+            batch[outcome.id] = self._queue.popleft()
         return list(batch.values())
 
-    def _put_back(self, batch: list[_Entry]) -> None:
-        left = [entry for entry in batch if not entry.landed.done()]
-        for entry in reversed(left):
-            if self._is_closed or time.monotonic() > entry.deadline:
-                _give_up(entry)
-            else:
-                self._entries.appendleft(entry)
+    def _put_back(self, unwritten: list[Attempt]) -> None:
+        now = time.monotonic()
+        late = [attempt for attempt in unwritten if self._is_closed or now > (attempt.settle_until or math.inf)]
+        self._queue.extendleft(reversed([attempt for attempt in unwritten if attempt not in late]))
+        self._give_up(late)
 
-    async def _write(self, batch: list[_Entry]) -> None:
+    async def _write(self, batch: list[Attempt], unwritten: dict[Attempt, None]) -> None:
         try:
-            landed = set(await self._host.store.settle([entry.outcome for entry in batch]))
+            landed = set(await self._host.store.settle([_outcome(attempt) for attempt in batch]))
         except StoreError as error:
-            for entry in batch:
-                entry.tried = True
-            if error.transient:
+            is_first = all(attempt.settle_until is None for attempt in batch)
+            self._note_try(batch)
+            if error.transient and (is_first or isinstance(error, (ConnectionLost, PoolTimeout))):
                 raise
-            await self._write_apart(batch, error)
+            await self._write_apart(batch, unwritten, error)
         else:
-            await self._answer(batch, landed)
+            await self._answer(batch, landed, unwritten)
 
-    async def _write_apart(self, batch: list[_Entry], error: StoreError) -> None:
-        """One of them is refused; find out which, so that the others land."""
-        if len(batch) == 1:
-            _resolve(batch[0], error)
-            return
-        for entry in batch:
-            await self._write([entry])
+    async def _write_apart(self, batch: list[Attempt], unwritten: dict[Attempt, None], error: StoreError) -> None:
+        """One of them is refused, or fails again and again; find out which, so that the others land."""
+        if len(batch) > 1:
+            for attempt in batch:
+                await self._write([attempt], unwritten)
+        elif not error.transient:
+            unwritten.pop(batch[0], None)
+            self._told().refused(batch[0], error)
 
-    async def _answer(self, batch: list[_Entry], landed: set[UUID]) -> None:
-        missing = [entry for entry in batch if entry.outcome.id not in landed]
-        rows = await self._rows(entry.outcome.id for entry in missing if entry.tried)
-        landed |= {entry.outcome.id for entry in missing if _is_written(entry.outcome, rows)}
-        self._hint([entry.outcome for entry in batch if entry.outcome.id in landed])
-        for entry in batch:
-            if entry.outcome.id not in landed:
-                _log_lost_lease(entry.outcome)
-            _resolve(entry, entry.outcome.id in landed)
+    async def _answer(self, batch: list[Attempt], landed: set[UUID], unwritten: dict[Attempt, None]) -> None:
+        lost: list[Attempt] = []
+        if len(landed) < len(batch):
+            missing = [attempt for attempt in batch if attempt.claim.id not in landed]
+            rows = await self._rows(attempt.claim.id for attempt in missing)
+            for attempt in missing:
+                if _is_written(_outcome(attempt), rows.get(attempt.claim.id)):
+                    landed.add(attempt.claim.id)
+                elif not _is_ours(_outcome(attempt), rows.get(attempt.claim.id)):
+                    lost.append(attempt)
+            self._note_try([attempt for attempt in missing if attempt.claim.id not in landed])
+        written = [attempt for attempt in batch if attempt.claim.id in landed]
+        for attempt in (*written, *lost):
+            del unwritten[attempt]
+        self._announce(written, lost)
+
+    def _announce(self, written: list[Attempt], lost: list[Attempt]) -> None:
+        self.pace.note(len(written))
+        self._hint([_outcome(attempt) for attempt in written])
+        for attempt in lost:
+            _log_lost_lease(_outcome(attempt))
+        self._told().landed(written)
+        self._told().dropped(lost)
+
+    def _note_try(self, attempts: Iterable[Attempt]) -> None:
+        until = time.monotonic() + self._patience
+        for attempt in attempts:
+            attempt.settle_until = attempt.settle_until or until
 
     async def _rows(self, task_ids: Iterable[UUID]) -> dict[UUID, TaskRow]:
         ids = list(task_ids)
@@ -135,35 +165,43 @@ class Settler:
         if any(outcome.run_after is not None and outcome.run_after <= now for outcome in landed):
             self._host.ready_hints.enqueued()
 
+    def _give_up(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            _log_unwritten(_outcome(attempt))
+        self._told().dropped(attempts)
 
-def _is_written(outcome: Outcome, rows: Mapping[UUID, TaskRow]) -> bool:
+    def _told(self) -> Recipient:
+        assert self._recipient is not None
+        return self._recipient
+
+
+def _outcome(attempt: Attempt) -> Outcome:
+    assert attempt.outcome is not None
+    return attempt.outcome
+
+
+def _is_written(outcome: Outcome, row: TaskRow | None) -> bool:
     """Whether the row is just as this outcome leaves it: an earlier write of ours, its reply lost."""
-    row = rows.get(outcome.id)
-    if row is None or (row.lease_epoch, row.status) != (outcome.lease_epoch, outcome.settlement.status):
+    moved = outcome.takes_row_away or outcome.settlement.refunds
+    if row is None or (row.lease_epoch, row.status) != (outcome.lease_epoch + moved, outcome.settlement.status):
         return False
     if outcome.settlement.finishes:
         return row.finished_at == outcome.finished_at
     return row.run_after == outcome.run_after
 
 
-def _resolve(entry: _Entry, answer: bool | StoreError) -> None:
-    if entry.landed.done():  # whoever waited was cancelled
-        return
-    if isinstance(answer, StoreError):
-        entry.landed.set_exception(answer)
-    else:
-        entry.landed.set_result(answer)
+def _is_ours(outcome: Outcome, row: TaskRow | None) -> bool:
+    """Whether the outcome may still be written: somebody keeps the row locked, or did."""
+    return row is not None and row.lease_epoch == outcome.lease_epoch and row.status in OUTCOME_WRITABLE
 
 
-def _give_up(entry: _Entry) -> None:
-    if not entry.landed.done():
-        log(
-            logging.ERROR,
-            "task_outcome_unrecorded",
-            f"the outcome of task {entry.outcome.id} ({entry.outcome.settlement.status}) couldn't be written",
-            task_id=str(entry.outcome.id),
-        )
-        entry.landed.set_result(False)
+def _log_unwritten(outcome: Outcome) -> None:
+    log(
+        logging.ERROR,
+        "task_outcome_unrecorded",
+        f"the outcome of task {outcome.id} ({outcome.settlement.status}) couldn't be written",
+        task_id=str(outcome.id),
+    )
 
 
 def _log_lost_lease(outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import anyio
 
 from oxpull_async.core.leases import renewal_interval
 from oxpull_async.exceptions import OxpullError
+from oxpull_async.runtime.aside import Aside
 from oxpull_async.runtime.attempts import Attempts
 from oxpull_async.runtime.claimer import Claimer, Terms
 from oxpull_async.runtime.execution import Execution
@@ -19,8 +20,9 @@ from oxpull_async.runtime.reaper import Reaper
 from oxpull_async.runtime.reports import Reports
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
-from oxpull_async.runtime.supervisor import Supervisor
+from oxpull_async.runtime.supervisor import Member, Supervisor
 from oxpull_async.runtime.verdicts import Judge
+from oxpull_async.runtime.watch import Watch
 from oxpull_async.telemetry import log
 
 
@@ -33,12 +35,13 @@ class Shift:
         terms: Terms,
         *,
         concurrency: int,
+        grace: float,
         ready: asyncio.Event,
         on_failure: OnFailure | None = None,
     ) -> None:
         self._host = host
         self._terms = terms
-        reports = Reports(host)
+        self._reports = reports = Reports(host)
         outcomes = asyncio.Event()
         self._attempts = Attempts(concurrency)
         self._settler = Settler(host, outcomes, terms.lease_seconds)
@@ -48,12 +51,23 @@ class Shift:
             Judge(host, reports),
             self._settler,
             reports,
+            grace,
             on_failure,
         )
-        self._claimer = Claimer(host, terms, self._attempts, self._executor, ready)
+        self._watch = Watch(self._attempts)
+        self._claimer = Claimer(
+            host,
+            terms,
+            self._attempts,
+            self._executor,
+            self._settler.pace,
+            ready,
+            is_paused=lambda: self._watch.is_slow,
+        )
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
-        self._supervisor = Supervisor([self._claiming, *self._others(outcomes)], host.health.roster)
+        members: list[Member] = [self._claiming, self._settling(outcomes), *self._standing(), self._leases()]
+        self._supervisor = Supervisor(members, host.health.roster)
 
     @property
     def ran(self) -> int:
@@ -71,14 +85,19 @@ class Shift:
         """Wait until the terms are met: nothing left to do, or as many claims as asked for."""
         await self._claimer.finished.wait()
 
+    async def stuck(self) -> None:
+        """Wait until a thread has outlived its time limit and its grace, so that only the process can end it."""
+        await self._executor.stuck.wait()
+
     def stop_claiming(self) -> None:
         """Take no further row; a claim that is under way is the last."""
         self._claiming.stop()
 
     async def drained(self) -> None:
-        """Claim no more, and wait until everything claimed has ended and is written."""
+        """Claim no more, hand back what hasn't begun, and wait until all else has ended and is written."""
         self.stop_claiming()
         await self._claiming.ended.wait()
+        await self._hand_back()
         await self._attempts.at_rest.wait()
         await self._attempts.nothing_to_write.wait()
 
@@ -89,32 +108,39 @@ class Shift:
         with anyio.move_on_after(within / 2):
             await self._claiming.ended.wait()
             await self._attempts.at_rest.wait()
+        self._executor.take_away_late()
         with anyio.move_on_after(within / 2):
             await self._hand_back()
             await self._attempts.nothing_to_write.wait()
+            await self._reports.end(within / 2)
         for attempt in self._attempts.present:
             mention_left_running(attempt)
         self._settler.close()
+        await self._reports.end(0)
         await self._supervisor.stop()
 
-    def _others(self, outcomes: asyncio.Event) -> list[Service]:
-        lease_seconds = self._terms.lease_seconds
-        renewal = renewal_interval(lease_seconds)
-        heartbeat = Heartbeat(self._host, self._terms, self._attempts)
+    def _settling(self, outcomes: asyncio.Event) -> Service:
+        longest_backoff = min(1.0, self._terms.lease_seconds / 10)
+        return Service("settler", self._settler.turn, wake=outcomes, longest_backoff=longest_backoff)
+
+    def _leases(self) -> Aside:
+        heartbeat = Heartbeat(self._host.store, self._terms, self._attempts)
+        longest_backoff = renewal_interval(self._terms.lease_seconds) / 4
         services = [
-            Service("settler", self._settler.turn, wake=outcomes, longest_backoff=min(1.0, lease_seconds / 10)),
-            Service("heartbeat", heartbeat.turn, longest_backoff=renewal / 4),
+            Service("heartbeat", heartbeat.turn, longest_backoff=longest_backoff),
+            Service("watch", self._watch.turn),
         ]
-        if not self._terms.until_idle:
-            services.append(Service("reaper", self._reaper.turn))
-            services.append(self._host.schedules.service())
-        return services
+        return Aside(services, self._host.health.roster, heartbeat.close)
+
+    def _standing(self) -> list[Service]:
+        if self._terms.until_idle:
+            return []
+        return [Service("reaper", self._reaper.turn), self._host.schedules.service()]
 
     async def _hand_back(self) -> None:
         claims = self._executor.take_unrun()
-        if not claims:
-            return
         try:
+            await self._claimer.recover()
             released = await self._host.store.release(claims, worker_id=self._terms.worker_id)
         except OxpullError as error:
             log(
@@ -124,5 +150,9 @@ class Shift:
                 error=error,
             )
             return
-        self._host.ready_hints.enqueued()
-        log(logging.INFO, "tasks_released", f"{len(released)} unfinished row(s) were handed back")
+        except asyncio.CancelledError:
+            self._executor.keep_unrun(claims)
+            raise
+        if claims:
+            self._host.ready_hints.enqueued()
+            log(logging.INFO, "tasks_released", f"{len(released)} unfinished row(s) were handed back")

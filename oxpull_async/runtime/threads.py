@@ -19,6 +19,11 @@ class ThreadCall:
         self._ended = False
         self._revoked = False
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has begun; if it has ended since, its value is on its way."""
+        return self._begun
+
     async def run(self, limiter: CapacityLimiter) -> Any:
         """What the call returns. A cancel leaves the thread to itself, and its result is dropped."""
         return await to_thread.run_sync(self._call, abandon_on_cancel=True, limiter=limiter)

@@ -91,7 +91,8 @@ class InlineQueue:
     async def _attempt(self, row: TaskRow) -> None:
         running = self._save(_started(self._ox, row))
         try:
-            value = await Execution(self._ox, _THREADS).run(Attempt(_claim(self._ox, running)))
+            execution = Execution(self._ox, _THREADS)
+            value = await execution.call(Attempt(_claim(running)), execution.plan(row.task_path))
         except Exception as error:
             errors = json.dumps([error_record(error)])
             self._save(running._replace(status=TaskStatus.FAILED, errors=errors, finished_at=self._ox.clock.now()))
@@ -125,22 +126,5 @@ def _started(ox: Oxpull, row: TaskRow) -> TaskRow:
     )
 
 
-def _claim(ox: Oxpull, row: TaskRow) -> Claim:
-    assert row.lease_expires_at is not None
-    return Claim(
-        id=row.id,
-        task_path=row.task_path,
-        args=row.args,
-        kwargs=row.kwargs,
-        queue_name=row.queue_name,
-        priority=row.priority,
-        takes_context=row.takes_context,
-        backend_name=row.backend_name,
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        errors=row.errors,
-        worker_ids=row.worker_ids,
-        lease_epoch=row.lease_epoch,
-        enqueued_at=row.enqueued_at,
-        lease_expires_at=row.lease_expires_at,
-    )
+def _claim(row: TaskRow) -> Claim:
+    return Claim(**{name: getattr(row, name) for name in Claim._fields})

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from oxpull_async import Oxpull, TaskStatus, Worker
+from oxpull_async.drivers._store import SqlLeaseKeeper
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.integration.stage import Stage, spied
@@ -252,7 +253,7 @@ async def test_a_row_lost_at_our_epoch_is_still_settled_by_its_straggler(
     ox: Oxpull, competitor: Competitor, monkeypatch: pytest.MonkeyPatch
 ):
     stage = Stage()
-    renewals = spied(monkeypatch, ox.store, "renew")
+    renewals = spied(monkeypatch, SqlLeaseKeeper, "renew")
     finished: list[TaskStatus] = []
     ox.on("finished", lambda result: finished.append(result.status))
 

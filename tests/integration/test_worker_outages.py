@@ -9,6 +9,7 @@ import pytest
 
 from oxpull_async import ConnectionLost, Oxpull, StoreError, Worker, WrongDatabase
 from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.drivers._store import SqlLeaseKeeper
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.integration.stage import Stage
@@ -47,7 +48,7 @@ async def test_a_settle_that_fails_for_a_while_lands_in_the_end(
     async def task() -> str:
         return "landed"
 
-    failing_first(monkeypatch, ox, "settle", times=3, error=ConnectionLost("gone"))
+    failing_first(monkeypatch, ox.store, "settle", times=3, error=ConnectionLost("gone"))
     async with ox.running(worker=Worker(ox)):
         result = await task.enqueue()
         assert await result.wait(timeout=10) == "landed"
@@ -59,7 +60,7 @@ async def test_claims_that_fail_for_a_while_are_tried_again(ox: Oxpull, monkeypa
     async def task() -> str:
         return "claimed"
 
-    failing_first(monkeypatch, ox, "claim", times=3, error=WrongDatabase("the tables aren't there yet"))
+    failing_first(monkeypatch, ox.store, "claim", times=3, error=WrongDatabase("the tables aren't there yet"))
     async with ox.running(worker=Worker(ox, poll_interval=0.05)):
         result = await task.enqueue()
         assert await result.wait(timeout=10) == "claimed"
@@ -72,7 +73,7 @@ async def test_one_missed_renewal_costs_no_lease(ox: Oxpull, monkeypatch: pytest
     async def hold() -> None:
         await stage.hold()
 
-    renewals = failing_first(monkeypatch, ox, "renew", times=1, error=ConnectionLost("gone"))
+    renewals = failing_first(monkeypatch, SqlLeaseKeeper, "renew", times=1, error=ConnectionLost("gone"))
     async with ox.running(worker=Worker(ox, lease=1)):
         result = await hold.enqueue()
         await eventually(lambda: len(renewals) >= 5)
@@ -115,10 +116,10 @@ async def test_a_run_that_ends_raises_what_keeps_it_from_beginning(database_url:
 
 
 def failing_first(
-    monkeypatch: pytest.MonkeyPatch, ox: Oxpull, operation: str, *, times: int, error: Exception
+    monkeypatch: pytest.MonkeyPatch, owner: Any, operation: str, *, times: int, error: Exception
 ) -> list[bool]:
-    """Let an operation of the store fail so many times; returns whether it succeeded, call by call."""
-    original = getattr(ox.store, operation)
+    """Let an operation fail so many times; returns whether it succeeded, call by call."""
+    original = getattr(owner, operation)
     succeeded: list[bool] = []
 
     async def flaky(*args: Any, **kwargs: Any) -> Any:
@@ -127,5 +128,5 @@ def failing_first(
             raise error
         return await original(*args, **kwargs)
 
-    monkeypatch.setattr(ox.store, operation, flaky)
+    monkeypatch.setattr(owner, operation, flaky)
     return succeeded

@@ -242,26 +242,6 @@ async def test_a_cancelled_coroutine_may_still_clean_up(ox: Oxpull):
     assert cleaned == ["up"]
 
 
-async def test_a_function_in_a_thread_beyond_its_timeout_is_given_up(ox: Oxpull, caplog: pytest.LogCaptureFixture):
-    release = threading.Event()
-
-    @ox.task(timeout=0.1, max_attempts=1)
-    def hang() -> str:
-        release.wait(30)
-        return "too late"
-
-    result = await hang.enqueue()
-    try:
-        await ox.run_until_idle()
-        await result.refresh()
-    finally:
-        release.set()
-
-    assert result.status == TaskStatus.FAILED
-    assert result.errors[0]["exception_class_path"] == "django_ox.exceptions.TaskTimeout"
-    assert "task_thread_abandoned" in events(caplog)
-
-
 async def test_a_timeout_error_of_the_tasks_own_is_an_ordinary_error(ox: Oxpull):
     @ox.task(timeout=30, max_attempts=1)
     async def raising() -> None:

@@ -50,7 +50,7 @@ def test_the_budget_is_spent_when_as_many_attempts_are_made() -> None:
         {"status": TaskStatus.FAILED, "error": ERROR, "return_value": "1"},
         {"status": TaskStatus.FAILED, "error": ERROR, "delay_seconds": 1.0},
         {"status": TaskStatus.READY, "error": ERROR},
-        {"status": TaskStatus.READY, "delay_seconds": 1.0},
+        {"status": TaskStatus.READY},
         {"status": TaskStatus.LOST, "error": ERROR},
         {"status": TaskStatus.DISCARDED},
         {"status": TaskStatus.RUNNING},
@@ -63,6 +63,13 @@ def test_fields_that_dont_belong_together_make_no_settlement(fields: dict[str, A
 
 def test_every_settlement_is_a_legal_move_from_a_running_row() -> None:
     made = [Settlement.success(None), Settlement.retry(ERROR, 1.0), Settlement.failure(ERROR)]
+    made += [Settlement.discard(ERROR), Settlement.snooze(1.0)]
 
     for status in OUTCOME_WRITABLE:
         assert {settlement.status for settlement in made} <= TRANSITIONS[status]
+
+
+def test_only_a_snooze_refunds_its_attempt() -> None:
+    assert Settlement.snooze(1.0).refunds
+    assert not Settlement.retry(ERROR, 1.0).refunds
+    assert not Settlement.success(None).refunds

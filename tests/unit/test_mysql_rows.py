@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -55,7 +54,7 @@ def test_every_other_column_comes_as_it_is():
 
 
 def test_a_claim_comes_with_ids_instants_and_truths():
-    columns = [field.name for field in fields(Claim)]
+    columns = list(Claim._fields)
 
     claim = _rows.claim(tuple(STORED[name] for name in columns))
 

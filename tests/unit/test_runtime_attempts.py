@@ -6,9 +6,7 @@ import asyncio
 import os
 import re
 import threading
-from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import pytest
@@ -19,16 +17,7 @@ from oxpull_async.runtime.attempts import Attempt, Attempts, Interruption
 from oxpull_async.runtime.identity import new_worker_id
 from oxpull_async.runtime.threads import ThreadCall
 from tests.eventually import eventually
-
-
-def claim(**values: Any) -> Claim:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    row = {
-        "id": uuid4(), "task_path": "tests.task", "args": "[]", "kwargs": "{}", "queue_name": "default",
-        "priority": 0, "takes_context": False, "backend_name": "default", "attempts": 1, "max_attempts": 3,
-        "errors": "[]", "worker_ids": "[]", "lease_epoch": 1, "enqueued_at": now, "lease_expires_at": now,
-    }  # fmt: skip
-    return Claim(**{**row, **values})
+from tests.unit.claims import claim
 
 
 def test_a_worker_id_names_the_host_and_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -39,9 +28,16 @@ def test_a_worker_id_names_the_host_and_the_process(monkeypatch: pytest.MonkeyPa
     assert new_worker_id() != name
 
 
+def begun(attempts: Attempts, *claims: Claim) -> list[Attempt]:
+    """Attempts that have their places."""
+    attempts.wait_for_place(list(claims))
+    begun = [attempts.begin_next() for _ in claims]
+    return [attempt for attempt in begun if attempt is not None]
+
+
 async def test_an_attempt_holds_its_place_until_its_code_has_ended():
-    attempts, attempt = Attempts(2), Attempt(claim())
-    attempts.add(attempt)
+    attempts = Attempts(2)
+    (attempt,) = begun(attempts, claim())
     assert (attempts.free, attempts.is_empty, attempts.at_rest.is_set()) == (1, False, False)
 
     attempts.end(attempt)
@@ -55,17 +51,40 @@ async def test_an_attempt_holds_its_place_until_its_code_has_ended():
 
 async def test_two_grants_of_one_row_are_two_attempts():
     attempts = Attempts(2)
-    older = Attempt(granted := claim())
-    newer = Attempt(claim(id=granted.id, lease_epoch=2))
-    attempts.add(older)
-    attempts.add(newer)
+    granted = claim()
+    older, newer = begun(attempts, granted, granted._replace(lease_epoch=2))
     attempts.remove(older)
     assert attempts.present == [newer]
 
 
+async def test_who_finds_no_place_waits_and_may_be_taken_out_again():
+    attempts = Attempts(1)
+    first, second, third = claim(), claim(), claim()
+    running = begun(attempts, first, second, third)
+    assert ([attempt.claim for attempt in running], attempts.waiting) == ([first], 2)
+
+    attempts.remove(running[0])
+    assert attempts.nothing_to_write.is_set()
+    assert attempts.begin_next() is not None
+    assert attempts.take_waiting() == [third]
+    assert (attempts.waiting, len(attempts.present)) == (0, 1)
+
+
+async def test_a_claim_is_accounted_for_while_it_is_present_and_where_it_was_given_up():
+    attempts = Attempts(1)
+    present, abandoned, written, never_seen = claim(), claim(), claim(), claim()
+    attempts.wait_for_place([abandoned, written, present])
+    for is_written in (False, True):
+        attempt = attempts.begin_next()
+        assert attempt is not None
+        attempts.remove(attempt, is_written=is_written)
+
+    assert attempts.unaccounted([present, abandoned, never_seen]) == [never_seen]
+
+
 async def test_an_attempt_is_interrupted_once_and_not_after_its_end():
     cancels = 0
-    attempt = Attempt(claim())
+    attempt = Attempt(claim(), has_begun=True)
 
     async def count_cancels() -> None:
         nonlocal cancels
@@ -122,6 +141,8 @@ async def test_a_thread_call_that_is_under_way_cannot_be_revoked():
     [
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": 1.5}, "concurrency"),
+        ({"prefetch": -1}, "prefetch"),
+        ({"grace": -1}, "grace"),
         ({"lease": 0.5}, "lease"),
         ({"lease": "soon"}, "lease"),
         ({"shutdown_timeout": -1}, "shutdown_timeout"),

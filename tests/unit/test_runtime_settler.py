@@ -18,11 +18,13 @@ from oxpull_async.clock import Clock
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import ConnectionLost, DeadlockDetected, StoreError
 from oxpull_async.ports import Outcome
+from oxpull_async.runtime.attempts import Attempt
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
 from tests.eventually import eventually
 from tests.log_lines import events
+from tests.unit.claims import claim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ERROR = {"exception_class_path": "builtins.ValueError", "traceback": ""}
@@ -52,8 +54,34 @@ class Store:
         return [self.rows[task_id] for task_id in task_ids if task_id in self.rows]
 
 
+class Writer:
+    """Awaits what becomes of each outcome."""
+
+    def __init__(self, settler: Settler) -> None:
+        self.settler = settler
+        self._answers: dict[Attempt, asyncio.Future[bool]] = {}
+        settler.tell(self)
+
+    async def settle(self, outcome: Outcome) -> bool:
+        attempt = Attempt(claim(id=outcome.id, lease_epoch=outcome.lease_epoch), outcome=outcome)
+        answer = self._answers[attempt] = asyncio.get_running_loop().create_future()
+        self.settler.put(attempt)
+        return await answer
+
+    def landed(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._answers[attempt].set_result(True)
+
+    def dropped(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._answers[attempt].set_result(False)
+
+    def refused(self, attempt: Attempt, error: StoreError) -> None:
+        self._answers[attempt].set_exception(error)
+
+
 @asynccontextmanager
-async def settling(store: Store, patience: float = 60, *, is_open: bool = True) -> AsyncIterator[Settler]:
+async def settling(store: Store, patience: float = 60, *, is_open: bool = True) -> AsyncIterator[Writer]:
     wake = asyncio.Event()
     host: Any = SimpleNamespace(store=store, settle_hints=SettleHints(), ready_hints=ReadyHints(), clock=Clock())
     settler = Settler(host, wake, patience)
@@ -62,28 +90,28 @@ async def settling(store: Store, patience: float = 60, *, is_open: bool = True) 
         store.gate.set()
     async with anyio.create_task_group() as group:
         group.start_soon(service.run)
-        yield settler
+        yield Writer(settler)
         settler.close()
         service.stop()
 
 
-async def all_of(settler: Settler, outcomes: Sequence[Outcome]) -> list[Any]:
-    return await asyncio.gather(*map(settler.settle, outcomes), return_exceptions=True)
+async def all_of(writer: Writer, outcomes: Sequence[Outcome]) -> list[Any]:
+    return await asyncio.gather(*map(writer.settle, outcomes), return_exceptions=True)
 
 
 async def test_outcomes_that_end_together_are_written_together():
     store, outcomes = Store(), [success() for _ in range(20)]
-    async with settling(store) as settler:
-        assert await all_of(settler, outcomes) == [True] * 20
+    async with settling(store) as writer:
+        assert await all_of(writer, outcomes) == [True] * 20
     assert store.writes == [[outcome.id for outcome in outcomes]]
 
 
 async def test_outcomes_that_come_during_a_write_share_the_next_one():
     store, first, others = Store(), success(), [success() for _ in range(5)]
-    async with settling(store, is_open=False) as settler, asyncio.TaskGroup() as group:
-        group.create_task(settler.settle(first))
+    async with settling(store, is_open=False) as writer, asyncio.TaskGroup() as group:
+        group.create_task(writer.settle(first))
         await eventually(lambda: len(store.writes) == 1)
-        group.create_task(all_of(settler, others))
+        group.create_task(all_of(writer, others))
         await anyio.wait_all_tasks_blocked()
         store.gate.set()
     assert store.writes == [[first.id], [outcome.id for outcome in others]]
@@ -91,8 +119,8 @@ async def test_outcomes_that_come_during_a_write_share_the_next_one():
 
 async def test_a_large_outcome_is_not_joined_by_further_ones():
     store, outcomes = Store(), [success("x" * 600_000) for _ in range(4)]
-    async with settling(store) as settler:
-        await all_of(settler, outcomes)
+    async with settling(store) as writer:
+        await all_of(writer, outcomes)
     assert [len(write) for write in store.writes] == [2, 2]
 
 
@@ -103,8 +131,8 @@ async def test_one_refused_outcome_does_not_take_the_others_down():
         if poison in outcomes:
             raise StoreError("invalid input for jsonb")
 
-    async with settling(Store(refuse)) as settler:
-        answers = await all_of(settler, [success(), poison, success()])
+    async with settling(Store(refuse)) as writer:
+        answers = await all_of(writer, [success(), poison, success()])
 
     assert [answers[0], answers[2]] == [True, True]
     assert isinstance(answers[1], StoreError)
@@ -117,23 +145,23 @@ async def test_a_transient_error_is_tried_again():
         if error := next(tries):
             raise error
 
-    async with settling(Store(refuse)) as settler:
-        assert await all_of(settler, [success(), success()]) == [True, True]
+    async with settling(Store(refuse)) as writer:
+        assert await all_of(writer, [success(), success()]) == [True, True]
 
 
 async def test_an_outcome_that_cannot_be_written_for_too_long_is_given_up(caplog: pytest.LogCaptureFixture):
     def refuse(outcomes: Sequence[Outcome]) -> None:
         raise ConnectionLost("the database is away")
 
-    async with settling(Store(refuse), patience=0) as settler:
-        assert await settler.settle(success()) is False
+    async with settling(Store(refuse), patience=0) as writer:
+        assert await writer.settle(success()) is False
     assert "task_outcome_unrecorded" in events(caplog)
 
 
 async def test_a_lost_lease_is_told_and_hurts_nobody_else(caplog: pytest.LogCaptureFixture):
     outcome = success()
-    async with settling(Store(lost={outcome.id})) as settler:
-        assert await all_of(settler, [outcome, success()]) == [False, True]
+    async with settling(Store(lost={outcome.id})) as writer:
+        assert await all_of(writer, [outcome, success()]) == [False, True]
     assert events(caplog) == ["task_lease_lost"]
 
 
@@ -149,23 +177,51 @@ async def test_after_a_lost_reply_the_row_tells_whether_the_outcome_landed(lande
         if error := next(tries):
             raise error
 
-    async with settling(Store(refuse, lost={outcome.id}, rows={outcome.id: row})) as settler:
-        assert await settler.settle(outcome) is landed
+    async with settling(Store(refuse, lost={outcome.id}, rows={outcome.id: row})) as writer:
+        assert await writer.settle(outcome) is landed
+
+
+async def test_a_row_that_somebody_keeps_locked_is_written_later_and_holds_nobody_up():
+    locked, other = success(), success()
+    store = Store(lost={locked.id})
+    store.rows[locked.id] = SimpleNamespace(id=locked.id, lease_epoch=1, status="RUNNING", finished_at=None)
+    async with settling(store) as writer, asyncio.TaskGroup() as group:
+        late = group.create_task(writer.settle(locked))
+        assert await writer.settle(other)
+        assert not late.done()
+        store.lost.clear()
+    assert late.result()
+
+
+async def test_an_error_that_only_one_outcome_meets_keeps_no_other_from_landing():
+    unlucky = success()
+
+    def refuse(outcomes: Sequence[Outcome]) -> None:
+        if unlucky in outcomes:
+            raise DeadlockDetected("victim")
+
+    store = Store(refuse)
+    async with settling(store) as writer, asyncio.TaskGroup() as group:
+        late = group.create_task(writer.settle(unlucky))
+        assert await all_of(writer, [success(), success()]) == [True, True]
+        assert not late.done()
+        store.refuse = lambda outcomes: None
+    assert late.result()
 
 
 async def test_two_grants_of_one_row_are_never_in_one_write():
     outcome = success()
     newer = replace(outcome, lease_epoch=2)
     store = Store()
-    async with settling(store) as settler:
-        await all_of(settler, [outcome, newer])
+    async with settling(store) as writer:
+        await all_of(writer, [outcome, newer])
     assert store.writes == [[outcome.id], [outcome.id]]
 
 
 async def test_a_closed_settler_gives_up_what_comes(caplog: pytest.LogCaptureFixture):
-    async with settling(Store(), is_open=False) as settler:
-        settler.close()
-        assert await settler.settle(success()) is False
+    async with settling(Store(), is_open=False) as writer:
+        writer.settler.close()
+        assert await writer.settle(success()) is False
     assert events(caplog) == ["task_outcome_unrecorded"]
 
 
@@ -177,13 +233,14 @@ async def test_waiters_are_told_of_settled_rows_and_workers_of_due_retries():
     )
     store.gate.set()
     settler = Settler(host, asyncio.Event(), 60)
+    writer = Writer(settler)
     with (
         host.settle_hints.subscribed(settled.id) as settle_hint,
         host.settle_hints.subscribed(retried.id) as no_hint,
         host.ready_hints.subscribed() as ready_hint,
     ):
         async with asyncio.TaskGroup() as group:
-            group.create_task(all_of(settler, [settled, retried]))
+            group.create_task(all_of(writer, [settled, retried]))
             await asyncio.sleep(0)
             await settler.turn()
         assert (settle_hint.is_set(), no_hint.is_set(), ready_hint.is_set()) == (True, False, True)

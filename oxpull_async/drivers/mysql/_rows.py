@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -27,8 +26,8 @@ _INSTANT_NAMES = {
     "lease_expires_at",
 }
 _TASK_INSTANTS = tuple(i for i, name in enumerate(TaskRow._fields) if name in _INSTANT_NAMES)
-_CLAIM_INSTANTS = tuple(i for i, field in enumerate(fields(Claim)) if field.name in _INSTANT_NAMES)
-_TAKES_CONTEXT = [field.name for field in fields(Claim)].index("takes_context")  # as in a TaskRow
+_CLAIM_INSTANTS = tuple(i for i, name in enumerate(Claim._fields) if name in _INSTANT_NAMES)
+_TAKES_CONTEXT = Claim._fields.index("takes_context")  # as in a TaskRow
 
 
 def task_row(row: Row) -> TaskRow:
@@ -37,7 +36,7 @@ def task_row(row: Row) -> TaskRow:
 
 
 def claim(row: Row) -> Claim:
-    """The columns that ``grant_claims`` reads, in its order."""
+    """The columns of the fragment ``granted``, in its order."""
     return Claim(*_decoded(row, _CLAIM_INSTANTS))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,8 @@ _SQL = load_statements(__package__, "claims.sql")
 _FIND_DUE = _SQL["find_due"]
 _LOCK_DUE = _SQL["lock_due"]
 _GRANT_CLAIMS = _SQL["grant_claims"]
+_HELD = _SQL["held"]
+_NEXT_DUE = _SQL["next_due"]
 _LOCK_LEASES = _SQL["lock_leases"]
 _EXTEND_LEASES = _SQL["extend_leases"]
 _LOCK_UNRUN = _SQL["lock_unrun"]
@@ -44,8 +46,7 @@ def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     result = yield _GRANT_CLAIMS(
         ids=ids, worker_id=request.worker_id, lease_microseconds=microseconds(request.lease_seconds)
     )
-    claims = [read_claim(row) for row in result.rows]
-    return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+    return sorted(map(read_claim, result.rows), key=_order)
 
 
 def _lock_heads(request: ClaimRequest, heads: Sequence[Row]) -> Procedure[tuple[str, ...]]:
@@ -69,14 +70,28 @@ def _by_priority_and_age(row: Row) -> tuple[int, datetime]:
     return -row[1], row[2]
 
 
+def _order(claim: Claim) -> tuple[int, datetime, UUID]:
+    return -claim.priority, claim.enqueued_at, claim.id
+
+
 def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
-    return {
-        "task_path": path,
-        "now": instant(request.now),
-        "any_queue": request.queues is None,
-        "queues": tuple(request.queues or ()),
-        "limit": limit,
-    }
+    return {**_wanted(path, request.queues), "now": instant(request.now), "limit": limit}
+
+
+def _wanted(path: str, queues: Sequence[str] | None) -> dict[str, Any]:
+    return {"task_path": path, "any_queue": queues is None, "queues": tuple(queues or ())}
+
+
+def held(worker_id: str) -> Procedure[list[Claim]]:
+    """What runs under a worker's name."""
+    result = yield _HELD(worker_id=worker_id)
+    return [read_claim(row) for row in result.rows]
+
+
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due."""
+    found = yield _NEXT_DUE.many([_wanted(path, queues) for path in dict.fromkeys(task_paths)])
+    return min((row[0].replace(tzinfo=UTC) for row in found.rows if row[0] is not None), default=None)
 
 
 def renew(claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]:

@@ -132,6 +132,15 @@ class Pool:
             yield AsyncmySession(connection.raw)
             await connection.commit()
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Alone]:
+        """A connection outside of the pool, for whichever event loop calls."""
+        connection = await self._new_connection()
+        try:
+            yield Alone(connection)
+        finally:
+            connection.cut()
+
     async def recheck(self, procedure: Procedure[T]) -> T:
         """At most four at once; who can't get a turn, a connection or an answer within 2 s gets an error."""
         turns = self._rechecks
@@ -269,6 +278,26 @@ class Pool:
         while self._free:
             await self._free.pop().close()
         await self._orphans.settle()
+
+
+class Alone:
+    """A connection that belongs to one user; what a procedure left unfinished is rolled back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        return await self._run(procedure, reading=True)
+
+    async def write(self, procedure: Procedure[T]) -> T:
+        return await self._run(procedure, reading=False)
+
+    async def _run(self, procedure: Procedure[T], *, reading: bool) -> T:
+        self._connection.begin_work(reading=reading)
+        try:
+            return await run(procedure, self._connection.execute)
+        finally:
+            await self._connection.roll_back()
 
 
 def session(table_wait_seconds: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from oxpull_async.drivers._procedure import Procedure
@@ -11,6 +13,9 @@ from oxpull_async.ports import Claim, ClaimRequest
 
 _SQL = load_statements(__package__, "claims.sql")
 _CLAIM = _SQL["claim"]
+_CLAIM_AMONG = _SQL["claim_among"]
+_HELD = _SQL["held"]
+_NEXT_DUE = _SQL["next_due"]
 _RENEW = _SQL["renew"]
 _RELEASE = _SQL["release"]
 
@@ -21,17 +26,32 @@ def probe(request: ClaimRequest) -> None:
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
-    result = yield _CLAIM(
-        task_paths=list(request.task_paths),
-        any_queue=request.queues is None,
-        queues=list(request.queues or ()),
-        limit=request.limit,
-        worker_id=request.worker_id,
-        lease_seconds=request.lease_seconds,
-        now=request.now,
-    )
-    claims = [Claim(*row) for row in result.rows]
-    return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+    values = {
+        **_queues(request.queues),
+        "limit": request.limit,
+        "worker_id": request.worker_id,
+        "lease_seconds": request.lease_seconds,
+        "now": request.now,
+    }
+    paths = list(dict.fromkeys(request.task_paths))
+    if len(paths) == 1:
+        result = yield _CLAIM(task_path=paths[0], **values)
+    else:
+        result = yield _CLAIM_AMONG(task_paths=paths, **values)
+    return sorted((Claim(*row) for row in result.rows), key=_order)
+
+
+def held(worker_id: str) -> Procedure[list[Claim]]:
+    """What runs under a worker's name."""
+    result = yield _HELD(worker_id=worker_id)
+    return [Claim(*row) for row in result.rows]
+
+
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due."""
+    result = yield _NEXT_DUE(task_paths=list(task_paths), **_queues(queues))
+    found: datetime | None = result.rows[0][0]
+    return found
 
 
 def renew(claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]:
@@ -44,6 +64,14 @@ def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
     """The ids given back."""
     result = yield _RELEASE(**_fences(claims), worker_id=worker_id)
     return [row[0] for row in result.rows]
+
+
+def _order(claim: Claim) -> tuple[int, datetime, UUID]:
+    return -claim.priority, claim.enqueued_at, claim.id
+
+
+def _queues(queues: Sequence[str] | None) -> dict[str, Any]:
+    return {"any_queue": queues is None, "queues": list(queues or ())}
 
 
 def _fences(claims: Sequence[Claim]) -> dict[str, list[object]]:

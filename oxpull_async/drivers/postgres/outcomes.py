@@ -11,10 +11,11 @@ from oxpull_async.ports import Outcome
 
 _SQL = load_statements(__package__, "outcomes.sql")
 _SETTLE = _SQL["settle"]
+_SNOOZE = _SQL["snooze"]
 
 
 def settle(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
-    """The ids that landed; the others had lost their lease."""
+    """The ids that landed; the others had lost their lease, or somebody keeps their rows locked."""
     result = yield _SETTLE(
         ids=[outcome.id for outcome in outcomes],
         epochs=[outcome.lease_epoch for outcome in outcomes],
@@ -23,5 +24,16 @@ def settle(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
         errors=[outcome.errors for outcome in outcomes],
         run_afters=[outcome.run_after for outcome in outcomes],
         finished_ats=[outcome.finished_at for outcome in outcomes],
+        next_epochs=[outcome.lease_epoch + outcome.takes_row_away for outcome in outcomes],
+    )
+    return [row[0] for row in result.rows]
+
+
+def snooze(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
+    """The ids that landed."""
+    result = yield _SNOOZE(
+        ids=[outcome.id for outcome in outcomes],
+        epochs=[outcome.lease_epoch for outcome in outcomes],
+        run_afters=[outcome.run_after for outcome in outcomes],
     )
     return [row[0] for row in result.rows]

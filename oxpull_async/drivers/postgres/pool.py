@@ -62,6 +62,16 @@ class Connection:
             raise classify(error, closed=is_gone(self.raw)) from error
 
 
+class Alone(Connection):
+    """A connection that belongs to one user, for procedures of one statement."""
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        return await run(procedure, self.execute)
+
+    async def write(self, procedure: Procedure[T]) -> T:
+        return await run(procedure, self.execute)
+
+
 class Pool:
     """The library's own connections to one PostgreSQL database.
 
@@ -196,6 +206,15 @@ class Pool:
                 await roll_back(connection)
                 raise
             await commit(connection, within=self._settings.statement_timeout)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Alone]:
+        """A connection outside of the pool, for whichever event loop calls."""
+        raw = await self._connect(self._settings.connect_timeout)
+        try:
+            yield Alone(raw, self._settings.statement_timeout)
+        finally:
+            raw.terminate()
 
     async def recheck(self, procedure: Procedure[T]) -> T:
         """At most four at once; who can't get a turn, a connection or an answer within 2 s gets an error."""

@@ -55,7 +55,8 @@ def held(row: Row) -> Attempt:
 def claim_row(row: Row) -> Claim:
     """The columns that ``claim`` returns, in their order."""
     id_, path, args, kwargs, queue, priority, takes_context, backend, attempts, max_attempts, *rest = row
-    errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at = rest
+    errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at, *rest = rest
+    run_after, started_at, last_attempted_at = rest
     return Claim(
         id=UUID(id_),
         task_path=path,
@@ -72,6 +73,9 @@ def claim_row(row: Row) -> Claim:
         lease_epoch=lease_epoch,
         enqueued_at=stored_instant(enqueued_at),
         lease_expires_at=stored_instant(lease_expires_at),
+        run_after=instant(run_after),
+        started_at=stored_instant(started_at),
+        last_attempted_at=stored_instant(last_attempted_at),
     )
 
 

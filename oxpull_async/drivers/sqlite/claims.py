@@ -4,38 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import load_statements
-from oxpull_async.drivers.sqlite._rows import claim_row, granted_array, modifier, text
+from oxpull_async.drivers.sqlite._rows import claim_row, granted_array, instant, modifier, text
 from oxpull_async.ports import Claim, ClaimRequest
 
 _SQL = load_statements(__package__, "claims.sql")
 _PROBE = _SQL["probe"]
 _CLAIM = _SQL["claim"]
+_HELD = _SQL["held"]
+_NEXT_DUE = _SQL["next_due"]
 _RENEW = _SQL["renew"]
 _RELEASE = _SQL["release"]
 
 
 def probe(request: ClaimRequest) -> Procedure[bool]:
     """Whether a row is due, asked beside the writers."""
-    result = yield _PROBE(**_wanted(request))
+    result = yield _PROBE(**_wanted(request.task_paths, request.queues), now=text(request.now))
     return bool(result.rows[0][0])
 
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
     result = yield _CLAIM(
-        **_wanted(request),
+        **_wanted(request.task_paths, request.queues),
+        now=text(request.now),
         limit=request.limit,
         worker_id=request.worker_id,
         worker_json=json.dumps(request.worker_id),
         lease=modifier(request.lease_seconds),
     )
-    claims = [claim_row(row) for row in result.rows]
-    return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+    return sorted(map(claim_row, result.rows), key=_order)
+
+
+def held(worker_id: str) -> Procedure[list[Claim]]:
+    """What runs under a worker's name."""
+    result = yield _HELD(worker_id=worker_id)
+    return [claim_row(row) for row in result.rows]
+
+
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due."""
+    result = yield _NEXT_DUE(**_wanted(task_paths, queues))
+    return instant(result.rows[0][0])
 
 
 def renew(claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]:
@@ -50,12 +65,15 @@ def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
     return [UUID(row[0]) for row in result.rows]
 
 
-def _wanted(request: ClaimRequest) -> dict[str, Any]:
+def _order(claim: Claim) -> tuple[int, datetime, UUID]:
+    return -claim.priority, claim.enqueued_at, claim.id
+
+
+def _wanted(task_paths: Sequence[str], queues: Sequence[str] | None) -> dict[str, Any]:
     return {
-        "task_paths": json.dumps(list(request.task_paths)),
-        "any_queue": int(request.queues is None),
-        "queues": json.dumps(list(request.queues or ())),
-        "now": text(request.now),
+        "task_paths": json.dumps(list(task_paths)),
+        "any_queue": int(queues is None),
+        "queues": json.dumps(list(queues or ())),
     }
 
 

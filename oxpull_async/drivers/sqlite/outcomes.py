@@ -14,6 +14,7 @@ from oxpull_async.ports import Outcome
 
 _SQL = load_statements(__package__, "outcomes.sql")
 _SETTLE = _SQL["settle"]
+_SNOOZE = _SQL["snooze"]
 _UNLOCK = _SQL["unlock"]
 
 
@@ -30,10 +31,21 @@ def settle(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
     return [outcome.id for outcome in landed]
 
 
+def snooze(outcomes: Sequence[Outcome]) -> Procedure[list[UUID]]:
+    """The ids that landed."""
+    landed: list[UUID] = []
+    for outcome in outcomes:
+        result = yield _SNOOZE(id=outcome.id.hex, epoch=outcome.lease_epoch, run_after=text(outcome.run_after))
+        if result.count:
+            landed.append(outcome.id)
+    return landed
+
+
 def _values(outcome: Outcome) -> dict[str, Any]:
     return {
         "id": outcome.id.hex,
         "epoch": outcome.lease_epoch,
+        "next_epoch": outcome.lease_epoch + outcome.takes_row_away,
         "status": str(outcome.settlement.status),
         "return_value": outcome.settlement.return_value,
         "errors": outcome.errors,

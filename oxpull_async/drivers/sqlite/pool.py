@@ -146,6 +146,11 @@ class Pool:
         return await self.write(procedure, wait_seconds=wait_seconds)
 
     @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Urgent]:
+        """The same two connections, for any event loop: a third would wait for the first, who need not."""
+        yield Urgent(self)
+
+    @asynccontextmanager
     async def begin(self) -> AsyncIterator[HeldTransaction]:
         """A transaction for as long as the block lasts, during which nobody else writes to the file."""
         writer, bound = _opened(self._writer), self._settings.statement_timeout
@@ -160,6 +165,19 @@ class Pool:
     async def recheck(self, procedure: Procedure[T]) -> T:
         """The reading connection is outside of every transaction already."""
         return await self.read(procedure)
+
+
+class Urgent:
+    """What is written through this goes before all that wait."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        return await self._pool.read(procedure)
+
+    async def write(self, procedure: Procedure[T]) -> T:
+        return await self._pool.write(procedure, urgent=True)
 
 
 def database_path(url: str) -> str:

@@ -1,21 +1,25 @@
--- fragment: is_due
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
+worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
+
+-- fragment: is_wanted
 -- Serves one path: with several the server would sort, and lock, every row of all of them. The index compares
 -- without regard to case or trailing spaces where the column's collation does, so path and queue are compared again,
 -- byte by byte.
 status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
-AND (run_after IS NULL OR run_after <= :now)
 AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues)
 
 -- name: find_due
 -- The head of one path's line, read without locks; an idle worker's poll ends here.
 SELECT task_path, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE {{is_due}}
+WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 
 -- name: lock_due
 -- Rows that another claimer is taking are passed over.
 SELECT id, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE {{is_due}}
+WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
@@ -29,10 +33,17 @@ SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, 
     started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
     worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)
 WHERE id IN :ids;
-SELECT id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts,
-    errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
-FROM django_ox_oxtask WHERE id IN :ids;
+SELECT {{granted}} FROM django_ox_oxtask WHERE id IN :ids;
 COMMIT
+
+-- name: held
+-- What runs under a worker's name, to be compared with what the worker knows of.
+SELECT {{granted}} FROM django_ox_oxtask
+WHERE status = 'RUNNING' AND locked_by = :worker_id AND lease_expires_at > UTC_TIMESTAMP(6)
+
+-- name: next_due
+-- Asked when nothing is due: then every READY row of a path has yet to become so.
+SELECT MIN(run_after) FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx) WHERE {{is_wanted}}
 
 -- name: lock_leases
 -- Rows that this worker still holds at their epochs, in id order; those that another transaction is writing are

@@ -1,22 +1,19 @@
--- name: claim
--- One statement grants up to a limit of rows: status, lease, epoch and attempt move together.
--- Rows that another claimer is taking are passed over.
--- Each path's rows are read in their order and no further than needed. The range instead of an equality keeps the
--- path in that order: without it the planner may take the reference's index, and read every foreign row at the head.
-WITH due AS MATERIALIZED (
-    SELECT head.id, head.priority, head.enqueued_at
-    FROM unnest(:task_paths::varchar[]) AS path (name)
-    CROSS JOIN LATERAL (
-        SELECT id, priority, enqueued_at FROM django_ox_oxtask AS ready
-        WHERE ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
-            AND (run_after IS NULL OR run_after <= :now::timestamptz)
-            AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
-        ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
-        FOR UPDATE SKIP LOCKED
-    ) AS head
-), chosen AS MATERIALIZED (
-    SELECT id FROM due ORDER BY priority DESC, enqueued_at LIMIT :limit::int
-)
+-- fragment: is_due
+-- The range instead of an equality keeps the path in the order of the claim index: without it the planner may take
+-- the reference's index, and read every foreign row at the head.
+ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
+AND (run_after IS NULL OR run_after <= :now::timestamptz)
+AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
+
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
+task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
+task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at, task.run_after,
+task.started_at, task.last_attempted_at
+
+-- fragment: grant
+-- Status, lease, epoch and attempt move together.
 UPDATE django_ox_oxtask AS task
 SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
     locked_by = :worker_id::varchar, locked_at = STATEMENT_TIMESTAMP(),
@@ -24,10 +21,55 @@ SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
     lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
     started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
     worker_ids = worker_ids || to_jsonb(:worker_id::varchar)
-FROM chosen WHERE task.id = chosen.id
-RETURNING task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
-    task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
-    task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at
+FROM due WHERE task.id = due.id
+RETURNING {{granted}}
+
+-- name: claim
+-- One statement grants up to a limit of one path's rows, read in their order and no further than needed.
+-- Rows that another claimer is taking are passed over.
+WITH path AS (
+    SELECT :task_path::varchar AS name
+), due AS MATERIALIZED (
+    SELECT ready.id FROM path CROSS JOIN LATERAL (
+        SELECT ready.id FROM django_ox_oxtask AS ready WHERE {{is_due}}
+        ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
+        FOR UPDATE SKIP LOCKED
+    ) AS ready
+)
+{{grant}}
+
+-- name: claim_among
+-- The same among several paths: first it's seen, without locks, how many rows each path has among the first of all;
+-- then so many of each path are locked. Locking a whole limit of each would keep other claimers from all of them.
+WITH path AS MATERIALIZED (
+    SELECT head.name, count(*) AS share FROM (
+        SELECT path.name FROM unnest(:task_paths::varchar[]) AS path (name) CROSS JOIN LATERAL (
+            SELECT priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{is_due}}
+            ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
+        ) AS ready
+        ORDER BY ready.priority DESC, ready.enqueued_at LIMIT :limit::int
+    ) AS head GROUP BY head.name
+), due AS MATERIALIZED (
+    SELECT ready.id FROM path CROSS JOIN LATERAL (
+        SELECT ready.id FROM django_ox_oxtask AS ready WHERE {{is_due}}
+        ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT path.share
+        FOR UPDATE SKIP LOCKED
+    ) AS ready
+)
+{{grant}}
+
+-- name: held
+-- What runs under a worker's name, to be compared with what the worker knows of.
+SELECT {{granted}} FROM django_ox_oxtask AS task
+WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
+    AND task.lease_expires_at > STATEMENT_TIMESTAMP()
+
+-- name: next_due
+-- Asked when nothing is due: then every READY row of these paths has yet to become so.
+SELECT min(ready.run_after)
+FROM unnest(:task_paths::varchar[]) AS path (name)
+JOIN django_ox_oxtask AS ready ON ready.task_path = path.name
+WHERE ready.status = 'READY' AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
 
 -- name: renew
 -- Every lease of a worker at once, fenced by epoch; rows that another transaction is writing are passed over.

@@ -1,10 +1,18 @@
+-- fragment: is_wanted
+-- READY rows of the paths and queues of a worker.
+status = 'READY' AND task_path IN (SELECT value FROM json_each(:task_paths))
+AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
+
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
+worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
+
 -- name: probe
 -- Asked before the file's write lock is taken, so that an idle worker doesn't get in the way of those who write.
 SELECT EXISTS (
     SELECT 1 FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-    WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
-        AND task_path IN (SELECT value FROM json_each(:task_paths))
-        AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
+    WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
 )
 
 -- name: claim
@@ -25,14 +33,20 @@ SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
     END
 WHERE id IN (
     SELECT id FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-    WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
-        AND task_path IN (SELECT value FROM json_each(:task_paths))
-        AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
+    WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
     ORDER BY priority DESC, enqueued_at
     LIMIT :limit
 )
-RETURNING id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts,
-    max_attempts, errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
+RETURNING {{granted}}
+
+-- name: held
+-- What runs under a worker's name, to be compared with what the worker knows of.
+SELECT {{granted}} FROM django_ox_oxtask
+WHERE status = 'RUNNING' AND locked_by = :worker_id AND lease_expires_at > {{database_now}}
+
+-- name: next_due
+-- Asked when nothing is due: then every READY row of these paths has yet to become so.
+SELECT min(run_after) FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx WHERE {{is_wanted}}
 
 -- name: renew
 -- Every lease of a worker at once, fenced by epoch.
