@@ -1,5 +1,6 @@
 """An order and its invoice task, committed together or not at all, before the client is told."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from oxpull_async import Oxpull
 from oxpull_async.integrations.fastapi import Bound, bound_to
 
-ox = Oxpull("sqlite:///orders.db")
-engine = create_async_engine("sqlite+aiosqlite:///orders.db")  # the same file
+DATABASE = os.environ.get("DATABASE", "localhost/shop")
+ox = Oxpull(f"postgresql://{DATABASE}")
+engine = create_async_engine(f"postgresql+asyncpg://{DATABASE}")  # the same database
 sessions = async_sessionmaker(engine, expire_on_commit=False)
 
 
