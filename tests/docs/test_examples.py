@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import os
 import re
 import shutil
@@ -26,8 +27,9 @@ from tests.servers.databases import Databases
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
-    "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
+    "batch_progress", "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky",
+    "invoices", "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline",
+    "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -151,6 +153,31 @@ async def test_an_order_and_its_task_live_or_die_together(in_examples: Any) -> N
 
     assert (order["created"], next_order["created"]) == (True, True)
     assert (result.args, next_order["order"]) == ([order["order"]], order["order"] + 1)
+
+
+def test_a_night_of_invoices_is_reported(tmp_path: Path) -> None:
+    said = run("invoices.py", tmp_path).splitlines()
+
+    assert said[:2] == ["monday: 2 of 2 members pending", "tuesday: 2 of 2 members pending"]
+    assert sorted(said[2:]) == ["monday: 2 sent, 0 failed", "monday: all sent", "tuesday: 1 sent, 1 failed"]
+
+
+async def test_a_page_follows_a_batch(in_examples: Any) -> None:
+    service = in_examples("batch_progress")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with serving(service.app) as client:
+        made = (await client.post("/albums/summer", params={"pictures": 40})).json()
+        page = (await client.get(made["page"])).text
+        told = (await client.get(f"{made['page']}/events")).text
+        unknown = await client.get("/batches/00000000-0000-0000-0000-000000000000/events")
+
+    assert f"/batches/{made['batch']}/events" in page
+    events = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+    assert (events[0]["total"], events[-2]["finished"], events[-2]["succeeded"]) == (40, 40, 40)
+    assert told.endswith("event: complete\ndata: {}\n\n")
+    assert unknown.status_code == 404
 
 
 @pytest.fixture
