@@ -138,7 +138,7 @@ def members(
         batch_id=batch_id,
         any_status=statuses is None,
         statuses=list(statuses or ()),
-        after=after or NOTHING,
+        above=after or NOTHING,
         limit=limit,
     )
     return [member_row(row) for row in result.rows]

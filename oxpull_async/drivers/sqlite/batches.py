@@ -143,7 +143,7 @@ def members(
         batch_id=batch_id.hex,
         any_status=statuses is None,
         statuses=json.dumps(list(statuses or ())),
-        after=(after or NOTHING).hex,
+        above=(after or NOTHING).hex,
         limit=limit,
     )
     return [member_row(row) for row in result.rows]

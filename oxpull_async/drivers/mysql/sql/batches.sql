@@ -78,7 +78,7 @@ GROUP BY task.status
 -- A page by the unique index; its last member comes whatever its status, so that the next page can follow it.
 WITH page AS (
     SELECT task_id, created_at FROM oxpull_oxpullbatchmember FORCE INDEX (oxpull_batch_member_uniq)
-    WHERE batch_id = :batch_id AND task_id > :after
+    WHERE batch_id = :batch_id AND task_id > :above
     ORDER BY task_id LIMIT :limit
 )
 SELECT page.task_id, page.created_at, {{task_row}}

@@ -137,7 +137,7 @@ GROUP BY task.status
 -- A page by the unique index; its last member comes whatever its status, so that the next page can follow it.
 WITH page AS MATERIALIZED (
     SELECT task_id, created_at FROM oxpull_oxpullbatchmember
-    WHERE batch_id = :batch_id::uuid AND task_id > :after::uuid
+    WHERE batch_id = :batch_id::uuid AND task_id > :above::uuid
     ORDER BY task_id LIMIT :limit::int
 )
 SELECT page.task_id, page.created_at, {{task_row}}
