@@ -1,10 +1,16 @@
 """oxpull_async: a task queue in the database that your ASGI service already has."""
 
 from oxpull_async.app import Oxpull
+from oxpull_async.batches.additions import Addition, Additions
+from oxpull_async.batches.batch import Batch
+from oxpull_async.batches.models import BatchExplanation, BatchMember, BatchProgress
 from oxpull_async.core.backoff import Backoff
-from oxpull_async.core.statuses import TaskStatus
+from oxpull_async.core.statuses import BatchStatus, TaskStatus
 from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
+    BatchMemberExists,
+    BatchNotFound,
+    BatchSealed,
     ConnectionLost,
     DeadlockDetected,
     Discard,
@@ -14,6 +20,7 @@ from oxpull_async.exceptions import (
     InvalidSettings,
     InvalidTask,
     LockNotAvailable,
+    NoReconciler,
     NotOpen,
     OxpullError,
     PoolTimeout,
@@ -42,7 +49,17 @@ from oxpull_async.settings import Settings
 from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
 
 __all__ = [
+    "Addition",
+    "Additions",
     "Backoff",
+    "Batch",
+    "BatchExplanation",
+    "BatchMember",
+    "BatchMemberExists",
+    "BatchNotFound",
+    "BatchProgress",
+    "BatchSealed",
+    "BatchStatus",
     "Call",
     "ConnectionLost",
     "DeadlockDetected",
@@ -55,6 +72,7 @@ __all__ = [
     "InvalidSettings",
     "InvalidTask",
     "LockNotAvailable",
+    "NoReconciler",
     "NotOpen",
     "Oxpull",
     "OxpullError",

@@ -11,14 +11,19 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar, overload
 from uuid import UUID
 
+import anyio
+
 from oxpull_async._opening import Opening
+from oxpull_async.batches.batching import Batching, News
+from oxpull_async.batches.bound import BoundOxpull
+from oxpull_async.batches.collection import Batches
 from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.drivers import session_factory
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.enqueue.bound import Bound, BoundHost
+from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.requests import Request, make_request, make_requests, row_to_write
 from oxpull_async.enqueue.substitutes import Substitutes
@@ -78,6 +83,15 @@ class Oxpull(TaskMaker, Verbs):
         self.schedules: Schedules = Schedules(
             self, lambda: self._opening.require().store, make_row, self._announce_row, zone, self.clock
         )
+        self._batching = Batching(
+            self._bound_host,
+            tasks=lambda: self._tasks,
+            desk=lambda: self._opening.require().desk,
+            announce=self._announce_made,
+            settled=self._settle_hints,
+            roster=self.health.roster,
+        )
+        self.batches: Batches = self._batching.batches
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Oxpull:
@@ -106,6 +120,9 @@ class Oxpull(TaskMaker, Verbs):
 
     async def close(self) -> None:
         """Let shared statements end, and close every connection, within bounds. May be called again."""
+        if self._opening.is_open:
+            with anyio.move_on_after(self.settings.close_timeout, shield=True):
+                await self._batching.drain()
         await self._opening.close()
 
     async def __aenter__(self) -> Oxpull:
@@ -117,10 +134,14 @@ class Oxpull(TaskMaker, Verbs):
         await self.close()
 
     @asynccontextmanager
-    async def running(self, *, schedules: bool = False, worker: Worker | None = None) -> AsyncIterator[Oxpull]:
-        """Open, and ``worker`` and schedules at work, while the block lasts; what was open already stays open.
+    async def running(
+        self, *, reconciler: bool = True, schedules: bool = False, worker: Worker | None = None
+    ) -> AsyncIterator[Oxpull]:
+        """Open, with ``worker``, schedules and the reconciler at work, while the block lasts.
 
-        A worker sees to the schedules by itself.
+        What was open already stays open. A worker sees to the schedules by
+        itself. The reconciler completes batches; without one here, other
+        processes have to.
         """
         was_open = self._opening.is_open
         await self.open()
@@ -128,7 +149,8 @@ class Oxpull(TaskMaker, Verbs):
         supervisor = Supervisor(schedulers if worker is None else [worker], self.health.roster)
         supervisor.start()
         try:
-            yield self
+            async with self._batching.reconciling(reconciler):
+                yield self
         finally:
             try:
                 await shielded(supervisor.stop(), within=supervisor.longest_stop)
@@ -225,7 +247,7 @@ class Oxpull(TaskMaker, Verbs):
         created = iter(await self._created([r for r, row in zip(requests, rows, strict=True) if row is None]))
         return [next(created) if row is None else duplicate_result(row, self._reader) for row in rows]
 
-    def bind(self, connection: object) -> Bound:
+    def bind(self, connection: object) -> BoundOxpull:
         """The same verbs inside the transaction that this connection (or session) is in.
 
         Takes a connection of asyncpg, aiosqlite or asyncmy, an
@@ -234,18 +256,19 @@ class Oxpull(TaskMaker, Verbs):
         first enqueue. Raises: TypeError for anything else.
         """
         make_session = session_factory(connection)
-        return Bound(self._bound_host, lambda: self._opening.require().store.join(make_session()))
+        return self._batching.bound(lambda: self._opening.require().store.join(make_session()))
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Bound]:
+    async def transaction(self) -> AsyncIterator[BoundOxpull]:
         """A transaction of our own with the same verbs: commits at the block's end, rolls back on an error."""
         if self.substitutes.recipient is not None:
-            yield Bound(self._bound_host, _join_nothing)
+            yield self._batching.bound(_join_nothing)
             return
-        created: list[EnqueueResult] = []
+        news = News()
         async with self._opening.require().store.transaction() as joined:
-            yield Bound(self._bound_host, lambda: joined, created.append)
-        await self._announce(created)
+            yield self._batching.bound(lambda: joined, news)
+        self._batching.tell_sealed(news)
+        await self._announce(news.created)
 
     # Results
 
@@ -258,7 +281,7 @@ class Oxpull(TaskMaker, Verbs):
     async def run_until_idle(
         self, *, concurrency: int = 10, raise_errors: bool = False, with_scheduled: bool | Duration = False
     ) -> int:
-        """Run all that is due, also what is enqueued or retried meanwhile; returns the number of attempts.
+        """Run all that is due, what is enqueued meanwhile too, and complete batches; returns the number of attempts.
 
         ``with_scheduled`` also runs what is due later (all of it, or what is
         due within so long), retries included, moving our clock to each row's
@@ -273,12 +296,25 @@ class Oxpull(TaskMaker, Verbs):
         """One pass over expired leases: rows go back to READY, or become LOST without an attempt left."""
         return await self._upkeep.reap(self.settings.lease)
 
-    async def prune(self, *, older_than: Duration = timedelta(days=7), include_failed: bool = False) -> Pruned:
+    async def prune(
+        self,
+        *,
+        older_than: Duration = timedelta(days=7),
+        include_failed: bool = False,
+        batches_older_than: Duration | None = None,
+    ) -> Pruned:
         """Delete rows settled and ticks fired longer ago than this, and unique locks of no pending row, by the 1000.
 
-        FAILED and LOST rows only if asked for; a schedule's newest tick stays.
+        FAILED and LOST rows only if asked for; a schedule's newest tick stays. Batches only if asked for: those that
+        were completed longer ago than that, with their members.
         """
-        return await self._upkeep.prune(seconds(older_than, "older_than"), include_failed=include_failed)
+        return await self._upkeep.prune(
+            seconds(older_than, "older_than"),
+            include_failed=include_failed,
+            batches_older_than_seconds=None
+            if batches_older_than is None
+            else seconds(batches_older_than, "batches_older_than"),
+        )
 
     # Within
 
@@ -322,6 +358,16 @@ class Oxpull(TaskMaker, Verbs):
 
     async def _announce_row(self, task: NewTask) -> None:
         await self._announce([created_result(task, json.loads(task.args), json.loads(task.kwargs), self._reader)])
+
+    async def complete_batches(self) -> int:
+        """One pass of the reconciler, if the settings leave that to this process; returns how many it completed."""
+        return await self.batches.reconcile() if self.settings.reconciler is True else 0
+
+    async def _announce_made(self, make: Callable[[], Iterable[EnqueueResult]]) -> None:
+        """As ``_announce``, with results that are made only if somebody wants them."""
+        self._ready_hints.enqueued()
+        if self._hooks.wants("enqueued"):
+            await self._announce(list(make()))
 
     async def _announce(self, created: Sequence[EnqueueResult]) -> None:
         """Tell of committed rows."""

@@ -13,6 +13,10 @@
     ├── TransactionRequired        a bound connection is in no transaction
     ├── UniqueEnqueueRace          a unique enqueue couldn't be decided; nothing was written
     ├── TransactionRolledBack      the server has undone the caller's whole transaction
+    ├── NoReconciler               batches need a reconciler, and this Oxpull was told that there is none
+    ├── BatchSealed                the batch takes no further members
+    ├── BatchMemberExists          the task is a member of the batch already
+    ├── BatchNotFound              no batch has this id
     ├── TaskResultDoesNotExist     no task row has this id
     ├── TaskFailed                 the awaited task settled without success
     ├── TaskTimeout                an attempt ran beyond its task's timeout (also a TimeoutError)
@@ -110,6 +114,35 @@ class UniqueEnqueueRace(OxpullError):
 
 class TransactionRolledBack(OxpullError):
     """The server has rolled back the caller's whole transaction; only the caller can retry it."""
+
+
+class NoReconciler(OxpullError):
+    """Nothing here completes batches: this ``Oxpull`` has ``reconciler=False``. Nothing was written."""
+
+
+class BatchSealed(OxpullError):
+    """The batch is SEALED or COMPLETE: it takes no further members, and isn't sealed again. Nothing was written.
+
+    ``status`` is the batch's status.
+    """
+
+    def __init__(self, message: str, *, batch_id: UUID, status: str) -> None:
+        super().__init__(message)
+        self.batch_id = batch_id
+        self.status = status
+
+
+class BatchMemberExists(OxpullError):
+    """The unique task that was to be added is pending, and a member of the batch already. Nothing was written."""
+
+    def __init__(self, message: str, *, batch_id: UUID, task_id: UUID) -> None:
+        super().__init__(message)
+        self.batch_id = batch_id
+        self.task_id = task_id
+
+
+class BatchNotFound(OxpullError):
+    """No batch has this id: it never existed, was rolled back, or was pruned."""
 
 
 class TaskResultDoesNotExist(OxpullError):

@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from oxpull_async._figures import Inspection
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.core.statuses import TaskStatus
+
+if TYPE_CHECKING:
+    from oxpull_async.ports_batches import BatchStore, JoinedBatchStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class Pruned:
     tasks: int
     locks: int
     ticks: int = 0
+    batches: int = 0
 
 
 class LeaseKeeper(Protocol):
@@ -209,6 +213,11 @@ class LeaseKeeper(Protocol):
 
 class Store(Inspection, Protocol):
     """A database with the queue's tables in it."""
+
+    @property
+    def batches(self) -> BatchStore:
+        """What it can do about batches."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
@@ -368,6 +377,11 @@ class JoinedStore(Protocol):
     before the call, and TransactionRolledBack says that the server has undone
     all of it. Nothing here begins, commits, rolls back or retries it.
     """
+
+    @property
+    def batches(self) -> JoinedBatchStore:
+        """What it can do about batches."""
+        ...
 
     def call(self, *, several: bool) -> AbstractAsyncContextManager[None]:
         """What surrounds the operations of one call: calls on one connection wait for one another.

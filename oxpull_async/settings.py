@@ -35,6 +35,8 @@ class Settings(BaseModel):
     """Task paths that are unique although their declaration doesn't say so."""
     schedule_timezone: str = "UTC"
     """The zone of schedules that are stored as rows: Django's ``TIME_ZONE``, where Django made them."""
+    reconciler: bool | Literal["external"] = True
+    """Whether ``running()`` completes batches; ``"external"`` says that other processes do, False that none does."""
     pool_size: int = Field(default=10, ge=1)
     connect_timeout: float = Field(default=5.0, gt=0)
     pool_timeout: float = Field(default=30.0, gt=0)
@@ -101,7 +103,7 @@ def _parsed(name: str, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()]
     if name in ("lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"):
         return float(text)
-    if name in ("statement_cache",) and text.lower() in ("1", "0", "true", "false", "yes", "no"):
+    if name in ("statement_cache", "reconciler") and text.lower() in ("1", "0", "true", "false", "yes", "no"):
         return text.lower() in ("1", "true", "yes")
     return text
 

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
+from oxpull_async.cli.batches import batch, batches, reconcile
 from oxpull_async.cli.inspection import health, locks, status
 from oxpull_async.cli.rows import cancel, discard, retry
 from oxpull_async.cli.schedules import schedules
@@ -22,5 +23,7 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-for _command in (worker, status, health, locks, schedules, retry, discard, cancel, reap, prune, migrate, sql):
+_LOOKS = (status, health, locks, schedules, batches, batch)
+_ROWS = (retry, discard, cancel)
+for _command in (worker, *_LOOKS, *_ROWS, reconcile, reap, prune, migrate, sql):
     app.command(_command)

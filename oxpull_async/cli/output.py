@@ -29,12 +29,17 @@ def show_json(facts: Any) -> None:
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows for people. A column whose name ends in ``#`` holds numbers."""
+    Console().print(table_of(columns, rows))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """The table that ``show_table`` prints."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
     for row in rows:
         table.add_row(*[Text("-" if value is None else str(value)) for value in row])
-    Console().print(table)
+    return table
 
 
 def _words(value: Any) -> str:

@@ -36,6 +36,7 @@ async def prune(
     target: Where = None,
     older_than: str = "7d",
     include_failed: Flag = False,
+    batches_older_than: str | None = None,
     json: Flag = False,
 ) -> None:
     """Delete rows that were settled long ago, unique locks that name no pending row, and old ticks of schedules.
@@ -49,10 +50,14 @@ async def prune(
         How long ago a row must have been settled, such as 7d, 12h or 30m.
     include_failed
         Delete FAILED and LOST rows too.
+    batches_older_than
+        Delete batches too that were completed so long ago, with their members.
     json
         Print JSON.
     """
     period = parse_period(older_than)
+    batches = None if batches_older_than is None else parse_period(batches_older_than)
     async with (target or Target()).find() as ox:
-        pruned = await ox.prune(older_than=period, include_failed=include_failed)
-    show({"tasks": pruned.tasks, "locks": pruned.locks, "ticks": pruned.ticks}, as_json=json)
+        pruned = await ox.prune(older_than=period, include_failed=include_failed, batches_older_than=batches)
+    facts = {"tasks": pruned.tasks, "locks": pruned.locks, "ticks": pruned.ticks, "batches": pruned.batches}
+    show(facts, as_json=json)

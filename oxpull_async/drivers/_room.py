@@ -14,6 +14,7 @@ from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._room_batches import BatchProcedures
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
@@ -223,5 +224,6 @@ class Room:
     inspection: InspectionProcedures
     ticks: TickProcedures
     schedules: ScheduleProcedures
+    batches: BatchProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""

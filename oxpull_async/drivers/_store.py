@@ -11,6 +11,7 @@ from oxpull_async._figures import Counts, LockRow
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.drivers import _ticks
+from oxpull_async.drivers._batches import SqlBatchStore
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
@@ -45,6 +46,7 @@ class SqlStore:
         self._pool = room.pool
         self._capabilities: Capabilities | None = None
         self._callers = Callers(room)
+        self.batches: SqlBatchStore = SqlBatchStore(room, lambda: self._pool)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from oxpull_async.enqueue.coalescer import Coalescer
 from oxpull_async.enqueue.patience import Patience
@@ -13,6 +13,8 @@ from oxpull_async.enqueue.requests import Request
 from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of, verdict
 from oxpull_async.exceptions import PoolTimeout, StoreError, UniqueEnqueueRace
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
+
+T = TypeVar("T")
 
 SHARED_WAIT_SECONDS = 0.03
 """How long a shared unique statement waits for a competitor before its calls go alone."""
@@ -83,17 +85,27 @@ class Desk:
         return [_row(request, first, found) for request in requests]
 
     async def _insert_together(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Sequence[Inserted | Held]:
+        async def insert(wait_seconds: float, lock_seconds: float) -> Sequence[Inserted | Held]:
+            return await insert_uniques_together(
+                self._store, uniques, wait_seconds=wait_seconds, lock_seconds=lock_seconds
+            )
+
+        return await self.patiently(uniques[0].task.task_path, wait_seconds, insert)
+
+    async def patiently(self, task_path: str, wait_seconds: float, decide: Callable[[float, float], Awaitable[T]]) -> T:
+        """Decide at once, or else wait for competitors when it's this call's turn to. Raises: UniqueEnqueueRace.
+
+        ``decide`` takes the seconds it may last, and those it may wait for one lock.
+        """
         deadline = time.monotonic() + wait_seconds
         try:
-            return await insert_uniques_together(
-                self._store, uniques, wait_seconds=wait_seconds, lock_seconds=SHARED_WAIT_SECONDS
-            )
+            return await decide(wait_seconds, SHARED_WAIT_SECONDS)
         except UniqueEnqueueRace as race:
             if race.reason != "lock_wait":
                 raise
         left = max(deadline - time.monotonic(), 0.001)
-        async with self._patience.turn(uniques[0].task.task_path, wait_seconds=left) as left:
-            return await insert_uniques_together(self._store, uniques, wait_seconds=left)
+        async with self._patience.turn(task_path, wait_seconds=left) as left:
+            return await decide(left, left)
 
     async def drain(self) -> None:
         """Wait for the shared statements that are under way."""

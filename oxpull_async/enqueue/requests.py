@@ -78,14 +78,27 @@ def make_requests(
         raise InvalidArguments(
             f"the calls of {task.path} are {calls!r}; give an iterable of argument tuples, such as [(1,), (2,)]"
         )
-    requests = []
-    for index, item in enumerate(calls):
-        call = _as_call(item, index, task)
-        try:
-            requests.append(make_request(task, call, settings=settings, unique=unique, now=now))
-        except InvalidArguments as error:
-            raise InvalidArguments(f"call {index}: {error}") from error
-    return requests
+    return [
+        make_request_of(task, item, index, settings=settings, unique=unique, now=now)
+        for index, item in enumerate(calls)
+    ]
+
+
+def make_request_of(
+    task: AnyTask,
+    item: Call | Sequence[Any],
+    index: int,
+    *,
+    settings: Settings,
+    unique: Unique | None,
+    now: datetime,
+) -> Request:
+    """The checked request for one of many calls. Raises: InvalidArguments naming its index."""
+    call = _as_call(item, index, task)
+    try:
+        return make_request(task, call, settings=settings, unique=unique, now=now)
+    except InvalidArguments as error:
+        raise InvalidArguments(f"call {index}: {error}") from error
 
 
 def _as_call(item: object, index: int, task: AnyTask) -> Call:

@@ -16,7 +16,7 @@ async def run_until_idle(
     host: Host, *, concurrency: int, raise_errors: bool, with_scheduled: bool | Duration = False
 ) -> int:
     """Run what is due, then what is scheduled, each at its time; returns how many attempts that took."""
-    async with host.running():
+    async with host.running(reconciler=False):
         ran = await _drain(host, concurrency, raise_errors)
         if with_scheduled is False:
             return ran
@@ -35,6 +35,14 @@ async def run_until_idle(
 
 
 async def _drain(host: Host, concurrency: int, raise_errors: bool) -> int:
+    """Run what is due, complete batches, and so on until there is neither."""
+    ran = await _work(host, concurrency, raise_errors)
+    while await host.complete_batches():
+        ran += await _work(host, concurrency, raise_errors)
+    return ran
+
+
+async def _work(host: Host, concurrency: int, raise_errors: bool) -> int:
     worker = Worker(host, concurrency=concurrency)
     errors: list[BaseException] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -13,12 +13,25 @@ class SettleHints:
 
     def __init__(self) -> None:
         self._waiting: dict[UUID, set[asyncio.Event]] = {}
+        self._listeners: set[Callable[[Collection[UUID]], None]] = set()
 
     def settled(self, task_ids: Iterable[UUID]) -> None:
         """Tell that these rows have just been settled (or changed)."""
-        for task_id in task_ids:
+        ids = list(task_ids)
+        for task_id in ids:
             for event in self._waiting.get(task_id, ()):
                 event.set()
+        for listener in self._listeners:
+            listener(ids)
+
+    @contextmanager
+    def heard_by(self, listener: Callable[[Collection[UUID]], None]) -> Iterator[None]:
+        """Call ``listener`` with the ids of each hint; it must be quick, and raise nothing."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
 
     @contextmanager
     def subscribed(self, task_id: UUID) -> Iterator[asyncio.Event]:

@@ -64,6 +64,10 @@ class Host(Enqueuer, Protocol):
         """Keeps the roster of the services at work."""
         ...
 
-    def running(self) -> AbstractAsyncContextManager[Any]:
+    async def complete_batches(self) -> int:
+        """One pass of the reconciler; returns how many batches it completed."""
+        ...
+
+    def running(self, *, reconciler: bool = True) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the block lasts."""
         ...

@@ -11,6 +11,7 @@ from oxpull_async.clock import Clock
 from oxpull_async.core.leases import REAP_LIMIT
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.ports import Pruned, Reaped, Store
+from oxpull_async.runtime.batch_pruning import prune_batches
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 
 _PRUNABLE = (TaskStatus.SUCCESSFUL, TaskStatus.DISCARDED)
@@ -37,14 +38,20 @@ class Upkeep:
             self._ready.enqueued()
         return reaped
 
-    async def prune(self, older_than_seconds: float, *, include_failed: bool) -> Pruned:
+    async def prune(
+        self, older_than_seconds: float, *, include_failed: bool, batches_older_than_seconds: float | None = None
+    ) -> Pruned:
         """Chunk by chunk, until a pass finds less than a chunk."""
+        batches = 0
+        if batches_older_than_seconds is not None:
+            completed_before = self._clock.now() - timedelta(seconds=batches_older_than_seconds)
+            batches = await prune_batches(self._store(), completed_before)
         statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
         before = self._clock.now() - timedelta(seconds=older_than_seconds)
-        total = Pruned(0, 0, 0)
+        total = Pruned(0, 0, 0, batches)
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
-            total = Pruned(total.tasks + done.tasks, total.locks + done.locks, total.ticks + done.ticks)
+            total = Pruned(total.tasks + done.tasks, total.locks + done.locks, total.ticks + done.ticks, batches)
             if max(done.tasks, done.locks, done.ticks) < _PRUNE_CHUNK:
                 return total

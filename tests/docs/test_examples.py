@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import os
 import re
 import shutil
@@ -30,9 +31,9 @@ from tests.servers.process import free_port
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress", "fastapi_with_worker", "flaky",
-    "litestar_app", "look", "mail_service", "nightly", "order", "orders_service", "readme", "remind", "shop",
-    "test_inline", "test_shop", "unique_keys",
+    "batch_progress", "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
+    "fastapi_with_worker", "flaky", "invoices", "litestar_app", "look", "mail_service", "nightly", "order",
+    "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "unique_keys",
 }  # fmt: skip
 
 
@@ -234,6 +235,31 @@ REFUSE_AT_COMMIT = """
     CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW WHEN (NEW.id = 181) EXECUTE FUNCTION refuse();
 """
+
+
+def test_a_night_of_invoices_is_reported(tmp_path: Path) -> None:
+    said = run("invoices.py", tmp_path).splitlines()
+
+    assert said[:2] == ["monday: 2 of 2 members pending", "tuesday: 2 of 2 members pending"]
+    assert sorted(said[2:]) == ["monday: 2 sent, 0 failed", "monday: all sent", "tuesday: 1 sent, 1 failed"]
+
+
+async def test_a_page_follows_a_batch(in_examples: Any) -> None:
+    service = in_examples("batch_progress")
+    async with service.ox:
+        await service.ox.migrate()
+
+    async with serving(service.app) as client:
+        made = (await client.post("/albums/summer", params={"pictures": 40})).json()
+        page = (await client.get(made["page"])).text
+        told = (await client.get(f"{made['page']}/events")).text
+        unknown = await client.get("/batches/00000000-0000-0000-0000-000000000000/events")
+
+    assert f"/batches/{made['batch']}/events" in page
+    events = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+    assert (events[0]["total"], events[-2]["finished"], events[-2]["succeeded"]) == (40, 40, 40)
+    assert told.endswith("event: complete\ndata: {}\n\n")
+    assert unknown.status_code == 404
 
 
 @pytest.fixture

@@ -18,7 +18,10 @@ from tests.integration.competitor import Competitor
 
 Run = Callable[..., tuple[int, str, str]]
 DAY = timedelta(days=1)
-COMMANDS = ["worker", "status", "health", "locks", "retry", "discard", "cancel", "reap", "prune", "migrate", "sql"]
+COMMANDS = [
+    "worker", "status", "health", "locks", "batches", "batch", "reconcile", "retry", "discard", "cancel", "reap",
+    "prune", "migrate", "sql",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -158,12 +161,13 @@ def test_prune_deletes_what_is_old_enough(run: Run, migrated_url: str, competito
         competitor.insert_task(status=status, finished_at=now - age * DAY)
     where = ("--database", migrated_url)
 
-    assert answer(run, "prune", *where) == {"tasks": 1, "locks": 0, "ticks": 0}
-    assert answer(run, "prune", "--older-than", "36h", *where) == {"tasks": 2, "locks": 0, "ticks": 0}
+    assert answer(run, "prune", *where) == {"tasks": 1, "locks": 0, "ticks": 0, "batches": 0}
+    assert answer(run, "prune", "--older-than", "36h", *where) == {"tasks": 2, "locks": 0, "ticks": 0, "batches": 0}
     assert answer(run, "prune", "--older-than", "1w", "--include-failed", *where) == {
         "tasks": 1,
         "locks": 0,
         "ticks": 0,
+        "batches": 0,
     }
 
 

@@ -24,6 +24,7 @@ from oxpull_async.exceptions import (
     UniqueEnqueueRace,
 )
 from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, NewTask, NewUnique, TaskRow, Unseen
+from oxpull_async.ports_batches import JoinedBatchStore
 from tests.conformance.rows import new_task, new_unique
 
 Said = Sequence[Attempt] | OxpullError
@@ -40,6 +41,10 @@ class Transaction:
     level: str | StoreError = "repeatable read"
     tried: list[tuple[list[str], bool]] = field(default_factory=list)
     asked: list[list[UUID]] = field(default_factory=list)
+
+    @property
+    def batches(self) -> JoinedBatchStore:
+        raise NotImplementedError
 
     @asynccontextmanager
     async def call(self, *, several: bool) -> AsyncIterator[None]:

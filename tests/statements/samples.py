@@ -14,6 +14,7 @@ from oxpull_async.drivers._statements import Statement, load_statements
 ID = "018f0000000470008000000000000001"
 OTHER_ID = "018f0000000470008000000000000002"
 KEY = f"{ID}k"
+BATCH_ID = "018f0000000970008000000000000001"
 INSTANT = "2026-01-01 00:00:00"
 
 _SCALARS: dict[str, Any] = {
@@ -25,6 +26,11 @@ _SCALARS: dict[str, Any] = {
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
     "after_id": ID,
     "schedule_id": 1, "scheduled_for": INSTANT, "created_at": INSTANT, "boundary_for": "f" * 32,
+    "batch_id": BATCH_ID, "added_at": INSTANT, "below": "f" * 32, "above": "0" * 32, "any_status": True,
+    "status": "OPEN",
+    "on_complete_path": "a.b", "on_complete_args": "[]", "on_complete_kwargs": "{}", "on_success_path": "",
+    "on_success_args": "[]", "on_success_kwargs": "{}", "total_count": 1, "failed_count": 0, "callback_task_id": ID,
+    "success_task_id": None, "role": "r", "holder": "h", "lease": "+10 seconds", "completed_before": INSTANT,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {

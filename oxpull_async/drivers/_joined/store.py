@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
+from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
 from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
@@ -102,6 +103,7 @@ class JoinedSqlStore:
         self._callers = callers
         self._room = callers.room
         self._own = own
+        self.batches: JoinedSqlBatchStore = JoinedSqlBatchStore(session, callers.room)
 
     @property
     def engine(self) -> str:

@@ -15,7 +15,14 @@ from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.ports import Claim, Held, NewTask, NewUnique, TaskRow
+from oxpull_async.ports_batches import BatchRow, MemberRow, NewBatch, SealedBatch
 
+NOTHING = UUID(int=0)
+EVERYTHING = UUID(int=2**128 - 1)
+"""Ids that come before and after all others, also in MariaDB's own order."""
+
+_BATCH_IDS = (0, 11, 12)
+_BATCH_INSTANTS = (13, 14, 15)
 _INSTANT_NAMES = {
     "run_after",
     "enqueued_at",
@@ -130,3 +137,46 @@ def aware(moment: Any) -> Any:
 def microseconds(seconds: float) -> int:
     """A duration for ``TIMESTAMPADD(MICROSECOND, …)``."""
     return round(seconds * 1_000_000)
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    """A stored moment."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def batch_row(row: Row) -> BatchRow:
+    """The columns of the fragment ``batch_row``, in its order."""
+    values = list(row)
+    for index in _BATCH_IDS:
+        values[index] = None if values[index] is None else UUID(values[index])
+    for index in _BATCH_INSTANTS:
+        values[index] = utc(values[index])
+    return BatchRow(*values)
+
+
+def sealed_row(row: Row) -> SealedBatch:
+    """The columns of the fragment ``sealed_row``, in its order."""
+    id_, on_complete_path, on_success_path, is_counted, created_at = row
+    created = created_at.replace(tzinfo=UTC)
+    return SealedBatch(UUID(id_), on_complete_path, on_success_path, bool(is_counted), created)
+
+
+def batch_values(batch: NewBatch) -> dict[str, Any]:
+    """The parameters of one new batch."""
+    return {
+        "id": batch.id.hex,
+        "name": batch.name,
+        "on_complete_path": batch.on_complete_path,
+        "on_complete_args": batch.on_complete_args,
+        "on_complete_kwargs": batch.on_complete_kwargs,
+        "on_success_path": batch.on_success_path,
+        "on_success_args": batch.on_success_args,
+        "on_success_kwargs": batch.on_success_kwargs,
+        "created_at": instant(batch.created_at),
+    }
+
+
+def member_row(row: Row) -> MemberRow:
+    """A member's task id and instant beside its task row's columns, all NULL where that is gone."""
+    task = task_row(row[2:]) if row[2] is not None else None
+    return MemberRow(UUID(row[0]), row[1].replace(tzinfo=UTC), task)

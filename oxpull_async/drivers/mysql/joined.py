@@ -102,6 +102,12 @@ def isolation_level() -> Procedure[str | None]:
     return level.name
 
 
+def reads_what_is_committed() -> Procedure[bool]:
+    """Whether a plain read sees what others have committed by now, without a lock."""
+    level = yield from _read_level()
+    return level.name == "READ-COMMITTED"
+
+
 def identify() -> Procedure[tuple[object, ...]]:
     """What tells one database from another."""
     result = yield _IDENTIFY()

@@ -8,6 +8,11 @@ from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
+from oxpull_async.ports_batches import BatchRow, MemberRow, NewBatch
+
+NOTHING = UUID(int=0)
+EVERYTHING = UUID(int=2**128 - 1)
+"""Ids that come before and after all others."""
 
 
 def task_row(row: Row) -> TaskRow:
@@ -78,3 +83,38 @@ def milliseconds(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return f"{max(1, round(seconds * 1000))}ms"
+
+
+def batch_row(row: Row) -> BatchRow:
+    """The columns of the fragment ``batch_row``, in its order."""
+    if isinstance(row[0], UUID):
+        return BatchRow(*row)
+    values = list(row)
+    for index in (0, 11, 12):
+        values[index] = None if values[index] is None else UUID(str(values[index]))
+    return BatchRow(*values)
+
+
+def batch_values(batch: NewBatch) -> dict[str, Any]:
+    """The parameters of one new batch."""
+    return {
+        "id": batch.id,
+        "name": batch.name,
+        "on_complete_path": batch.on_complete_path,
+        "on_complete_args": batch.on_complete_args,
+        "on_complete_kwargs": batch.on_complete_kwargs,
+        "on_success_path": batch.on_success_path,
+        "on_success_args": batch.on_success_args,
+        "on_success_kwargs": batch.on_success_kwargs,
+        "created_at": batch.created_at,
+    }
+
+
+def member_row(row: Row) -> MemberRow:
+    """A member's task id and instant beside its task row's columns, all NULL where that is gone."""
+    return MemberRow(uuid_of(row[0]), row[1], task_row(row[2:]) if row[2] is not None else None)
+
+
+def uuid_of(value: Any) -> UUID:
+    """An id as a caller's connection may give it."""
+    return value if isinstance(value, UUID) else UUID(str(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers.sqlite import (
+    batches,
     claims,
     inspection,
     joined,
@@ -32,5 +33,6 @@ def room(url: str, settings: Settings) -> Room:
         inspection=inspection,
         ticks=ticks,
         schedules=schedules,
+        batches=batches,
         insert_chunk=5000,
     )

@@ -10,7 +10,14 @@ from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
 from oxpull_async.ports import Attempt, Claim, Held, NewTask, NewUnique, TaskRow
+from oxpull_async.ports_batches import BatchRow, MemberRow, NewBatch, SealedBatch
 
+NOTHING = UUID(int=0)
+EVERYTHING = UUID(int=2**128 - 1)
+"""Ids that come before and after all others."""
+
+_BATCH_IDS = (0, 11, 12)
+_BATCH_INSTANTS = (13, 14, 15)
 _UTC = "+00:00"
 
 
@@ -146,3 +153,39 @@ def stored_instant(value: str | datetime) -> datetime:
 def modifier(seconds: float) -> str:
     """A length of time as SQLite's date functions take it, to the millisecond."""
     return f"{seconds:+.3f} seconds"
+
+
+def batch_row(row: Row) -> BatchRow:
+    """The columns of the fragment ``batch_row``, in its order."""
+    values = list(row)
+    for index in _BATCH_IDS:
+        values[index] = None if values[index] is None else UUID(values[index])
+    for index in _BATCH_INSTANTS:
+        values[index] = instant(values[index])
+    return BatchRow(*values)
+
+
+def sealed_row(row: Row) -> SealedBatch:
+    """The columns of the fragment ``sealed_row``, in its order."""
+    id_, on_complete_path, on_success_path, is_counted, created_at = row
+    return SealedBatch(UUID(id_), on_complete_path, on_success_path, bool(is_counted), stored_instant(created_at))
+
+
+def batch_values(batch: NewBatch) -> dict[str, Any]:
+    """The parameters of one new batch."""
+    return {
+        "id": batch.id.hex,
+        "name": batch.name,
+        "on_complete_path": batch.on_complete_path,
+        "on_complete_args": batch.on_complete_args,
+        "on_complete_kwargs": batch.on_complete_kwargs,
+        "on_success_path": batch.on_success_path,
+        "on_success_args": batch.on_success_args,
+        "on_success_kwargs": batch.on_success_kwargs,
+        "created_at": text(batch.created_at),
+    }
+
+
+def member_row(row: Row) -> MemberRow:
+    """A member's task id and instant beside its task row's columns, all NULL where that is gone."""
+    return MemberRow(UUID(row[0]), stored_instant(row[1]), task_row(row[2:]) if row[2] is not None else None)

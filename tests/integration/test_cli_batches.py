@@ -1,0 +1,106 @@
+"""``oxpull-async batches``, ``batch`` and ``reconcile``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oxpull_async import Oxpull
+from oxpull_async.cli import main
+from tests.integration.competitor import aside
+
+Run = Callable[..., tuple[int, str]]
+
+APP = """
+from oxpull_async import Oxpull
+
+ox = Oxpull()
+
+
+@ox.task
+async def done():
+    pass
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, migrated_url: str) -> Run:
+    """Call the command line over the database; returns the exit code and what was printed."""
+    (tmp_path / "batch_app.py").write_text(APP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("OXPULL_DATABASE_URL", migrated_url)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("OXPULL_APP", raising=False)
+    monkeypatch.delitem(sys.modules, "batch_app", raising=False)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
+async def answer(run: Run, *arguments: str) -> Any:
+    code, out = await aside(run, *arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+async def test_batches_are_listed_with_their_progress(run: Run, ox: Oxpull):
+    batch = await ox.batches.create("nightly")
+    await batch.add(ox.reference("proof.tasks.work"))
+    async with ox.batches.create("other"):
+        pass
+
+    listed = await answer(run, "batches")
+    assert [(each["name"], each["status"], each["total"], each["pending"]) for each in listed] == [
+        ("other", "SEALED", 0, 0), ("nightly", "OPEN", 1, 1),
+    ]  # fmt: skip
+    assert [each["id"] for each in await answer(run, "batches", "--status", "OPEN")] == [str(batch.id)]
+    assert len(await answer(run, "batches", "--limit", "1")) == 1
+    code, out = await aside(run, "batches")
+    assert (code, "nightly" in out, str(batch.id) in out) == (0, True, True)
+
+
+async def test_a_batch_is_explained(run: Run, ox: Oxpull):
+    batch = await ox.batches.create("nightly")
+    member = await batch.add(ox.reference("proof.tasks.work"))
+
+    explained = await answer(run, "batch", str(batch.id))
+    assert explained["progress"]["pending"] == 1
+    assert explained["waiting"][0]["task_id"] == str(member.id)
+    code, out = await aside(run, "batch", str(batch.id))
+    assert (code, "isn't sealed" in out, str(member.id) in out) == (0, True, True)
+    assert (await aside(run, "batch", "nonsense"))[0] == 1
+
+
+async def test_a_batch_is_watched_until_it_is_complete(run: Run, ox: Oxpull):
+    async with ox.batches.create("nightly") as batch:
+        pass
+    await ox.batches.reconcile()
+
+    code, out = await aside(run, "batch", str(batch.id), "--watch")
+    assert (code, "nightly" in out) == (0, True)
+    (line,) = (await aside(run, "batch", str(batch.id), "--watch", "--json"))[1].splitlines()
+    assert json.loads(line)["total"] == 0
+
+
+async def test_one_pass_completes_what_the_app_knows(run: Run, ox: Oxpull):
+    async with ox.batches.create("known", on_complete="batch_app.done") as batch:
+        pass
+
+    code, out = await aside(run, "reconcile", "--json")
+    assert (code, json.loads(out)["completed"]) == (1, 0)
+    assert "batch_app.done" in json.loads(out)["stuck"][0]
+    assert await answer(run, "reconcile", "--app", "batch_app:ox") == {"completed": 1, "stuck": []}
+    assert (await batch.status()) == "COMPLETE"
+    pruned = await answer(run, "prune", "--batches-older-than", "0s")
+    assert pruned["batches"] == 1
