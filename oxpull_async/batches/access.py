@@ -15,8 +15,9 @@ from oxpull_async.enqueue.joined import Joining, lock_waits_told
 from oxpull_async.enqueue.requests import Request
 from oxpull_async.enqueue.unique import row_of
 from oxpull_async.exceptions import DeadlockDetected, SerializationFailure, UniqueViolation
-from oxpull_async.ports import Attempt, Held, JoinedStore, TaskRow
+from oxpull_async.ports import Attempt, Held, TaskRow
 from oxpull_async.ports_batches import Added, Addition, BatchClosed, BatchReads, NewBatch, SealedNow
+from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult, created_result
 from oxpull_async.tasks import AnyTask
 

@@ -13,7 +13,7 @@ from oxpull_async.batches.host import BatchHost
 from oxpull_async.batches.own import Crowds
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.desk import Desk
-from oxpull_async.ports import JoinedStore
+from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
 from oxpull_async.runtime.callbacks import Callbacks
 from oxpull_async.runtime.hints import SettleHints

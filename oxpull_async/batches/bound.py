@@ -9,7 +9,7 @@ from oxpull_async.batches.access import JoinedAccess
 from oxpull_async.batches.collection import BatchMaker
 from oxpull_async.batches.host import BatchHost
 from oxpull_async.enqueue.bound import Bound, BoundHost
-from oxpull_async.ports import JoinedStore
+from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
 
 

@@ -20,7 +20,6 @@ from oxpull_async.ports import (
     Capabilities,
     Claim,
     ClaimRequest,
-    JoinedAnswers,
     NewTask,
     NewUnique,
     Outcome,
@@ -28,6 +27,7 @@ from oxpull_async.ports import (
     TakeOver,
     TaskRow,
 )
+from oxpull_async.ports_joined import JoinedAnswers
 
 T = TypeVar("T")
 

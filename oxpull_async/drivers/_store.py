@@ -22,7 +22,6 @@ from oxpull_async.ports import (
     Capabilities,
     Claim,
     ClaimRequest,
-    JoinedStore,
     LeaseKeeper,
     NewTask,
     NewUnique,
@@ -33,6 +32,7 @@ from oxpull_async.ports import (
     TaskRow,
     Unseen,
 )
+from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.schedule_ports import NewTick, TickOutcome, TickRefused, TickTaken
 
 _NO_TASK = UUID(int=0)

@@ -14,7 +14,8 @@ from oxpull_async.exceptions import (
     StoreError,
     UniqueEnqueueRace,
 )
-from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, JoinedStore, NewUnique, Store, Unseen
+from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, Store, Unseen
+from oxpull_async.ports_joined import JoinedAnswers, JoinedStore
 
 _LOCK_WAIT = "another transaction has held its key for longer than this one may wait"
 

@@ -23,8 +23,9 @@ from oxpull_async.exceptions import (
     TransactionRolledBack,
     UniqueEnqueueRace,
 )
-from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, NewTask, NewUnique, TaskRow, Unseen
+from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
 from oxpull_async.ports_batches import JoinedBatchStore
+from oxpull_async.ports_joined import JoinedAnswers
 from tests.conformance.rows import new_task, new_unique
 
 Said = Sequence[Attempt] | OxpullError

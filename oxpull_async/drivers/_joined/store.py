@@ -18,7 +18,8 @@ from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.exceptions import ConnectionLost, OxpullError, TransactionRolledBack, WrongDatabase
-from oxpull_async.ports import Inserted, JoinedAnswers, NewTask, NewUnique
+from oxpull_async.ports import Inserted, NewTask, NewUnique
+from oxpull_async.ports_joined import JoinedAnswers
 
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ from oxpull_async.drivers.mysql import tasks as task_procedures
 from oxpull_async.drivers.mysql._rows import held, lock_values
 from oxpull_async.drivers.mysql.unique import insert_rows, lock_holders, take_locked_over, won_among
 from oxpull_async.exceptions import ConnectionLost, LockNotAvailable, StoreError, TransactionRolledBack
-from oxpull_async.ports import Attempt, Held, Inserted, JoinedAnswers, NewTask, NewUnique, Unseen
+from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Unseen
+from oxpull_async.ports_joined import JoinedAnswers
 
 _SQL = load_statements(__package__, "joined.sql")
 _READ_LEVEL = _SQL["read_level"]

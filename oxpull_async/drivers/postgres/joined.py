@@ -12,7 +12,8 @@ from oxpull_async.drivers.postgres import tasks as task_procedures
 from oxpull_async.drivers.postgres import unique as unique_procedures
 from oxpull_async.drivers.postgres._rows import milliseconds
 from oxpull_async.exceptions import LockNotAvailable
-from oxpull_async.ports import Attempt, JoinedAnswers, NewTask, NewUnique, Unseen
+from oxpull_async.ports import Attempt, NewTask, NewUnique, Unseen
+from oxpull_async.ports_joined import JoinedAnswers
 
 _SQL = load_statements(__package__, "unique.sql")
 _PROBE_HOLDERS = _SQL["probe_holders"]

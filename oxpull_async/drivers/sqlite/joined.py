@@ -17,7 +17,8 @@ from oxpull_async.drivers._savepoints import guarded
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.sqlite import tasks as task_procedures
 from oxpull_async.drivers.sqlite import unique as unique_procedures
-from oxpull_async.ports import Attempt, JoinedAnswers, NewTask, NewUnique, Unseen
+from oxpull_async.ports import Attempt, NewTask, NewUnique, Unseen
+from oxpull_async.ports_joined import JoinedAnswers
 
 _SQL = load_statements(__package__, "unique.sql")
 _IDENTIFY = _SQL["identify"]
