@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from oxpull_async.exceptions import StoreError
+from oxpull_async.exceptions import StoreError, WrongDatabase
 
 if TYPE_CHECKING:
     from oxpull_async.drivers._statements import Statement
@@ -45,6 +45,9 @@ class Result:
 
 Procedure: TypeAlias = Generator[Step, Result, T]
 
+REFUSALS = (StoreError, WrongDatabase)
+"""What a statement may end with, thrown into its procedure; the second is that of a table that isn't there."""
+
 
 class Undecided(StoreError):
     """Raised by a procedure to have what surrounds it rolled back; its caller knows what to answer instead."""
@@ -65,7 +68,7 @@ async def run(procedure: Procedure[T], execute: Callable[[Step], Awaitable[Resul
         while True:
             try:
                 result = await execute(step)
-            except StoreError as error:
+            except REFUSALS as error:
                 step = procedure.throw(error)
             else:
                 step = procedure.send(result)
@@ -83,7 +86,7 @@ def run_sync(procedure: Procedure[T], execute: Callable[[Step], Result]) -> T:
         while True:
             try:
                 result = execute(step)
-            except StoreError as error:
+            except REFUSALS as error:
                 step = procedure.throw(error)
             else:
                 step = procedure.send(result)

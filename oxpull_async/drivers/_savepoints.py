@@ -6,9 +6,9 @@ from enum import Enum
 from itertools import count
 from typing import TypeVar
 
-from oxpull_async.drivers._procedure import Procedure, Step
+from oxpull_async.drivers._procedure import REFUSALS, Procedure, Step
 from oxpull_async.drivers._statements import Statement
-from oxpull_async.exceptions import ConnectionLost, SavepointMissing, StoreError, TransactionRolledBack
+from oxpull_async.exceptions import ConnectionLost, OxpullError, SavepointMissing, TransactionRolledBack
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def guarded(procedure: Procedure[T]) -> Procedure[T]:
         answer = yield from procedure
     except ConnectionLost:
         raise
-    except StoreError as error:
+    except REFUSALS as error:
         yield from roll_back(name, error)
         raise
     yield from released(name)
@@ -69,7 +69,7 @@ def undone(procedure: Procedure[T]) -> Procedure[T]:
         answer = yield from procedure
     except ConnectionLost:
         raise
-    except StoreError as error:
+    except REFUSALS as error:
         yield from roll_back(name, error)
         raise
     yield from roll_back(name, None)
@@ -89,7 +89,7 @@ def released(name: str) -> Procedure[None]:
         raise _rolled_back(None) from missing
 
 
-def roll_back(name: str, cause: StoreError | None) -> Procedure[None]:
+def roll_back(name: str, cause: OxpullError | None) -> Procedure[None]:
     """Undo what was done since the savepoint. Whether it still exists is seen here, never told by an error's code."""
     try:
         yield savepoint(SavepointDeed.ROLL_BACK, name)
@@ -98,7 +98,7 @@ def roll_back(name: str, cause: StoreError | None) -> Procedure[None]:
         raise _rolled_back(cause) from (cause or missing)
 
 
-def _rolled_back(cause: StoreError | None) -> TransactionRolledBack:
+def _rolled_back(cause: OxpullError | None) -> TransactionRolledBack:
     because = f" ({cause})" if cause else ""
     return TransactionRolledBack(
         f"the database has rolled back the caller's whole transaction{because}. "

@@ -165,6 +165,30 @@ async def test_a_database_without_the_tables_is_refused(
             await caller.close()
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("verb", ["enqueue", "enqueue_unique", "enqueue_many", "enqueue_unique_many"])
+async def test_missing_tables_are_told_and_cost_the_caller_nothing(
+    way: Any, handle: Handle, databases: Databases, verb: str
+):
+    with databases.empty(way.engine) as bare, Competitor(bare) as competitor:
+        competitor.run(ORDERS)
+        caller = handle.make(bare)
+        await caller.open()
+        try:
+            async with Oxpull(bare) as ox:
+                await caller.begin()
+                await caller.order(1)
+                calls = [(1,), (2,)] if verb.endswith("many") else 1
+                with pytest.raises(WrongDatabase, match="ox.migrate"):
+                    await getattr(ox.bind(caller.bindable), verb)(ox.reference("proof.send"), calls)
+                await caller.order(2)
+                await caller.commit()
+        finally:
+            await caller.close()
+
+        assert own_rows(competitor) == {1, 2}
+
+
 # Anything but a connection or session, before any SQL
 
 

@@ -13,7 +13,7 @@ from math import ceil
 from uuid import UUID
 
 from oxpull_async.core.uniqueness import is_pending
-from oxpull_async.drivers._procedure import Procedure, Undecided
+from oxpull_async.drivers._procedure import REFUSALS, Procedure, Undecided
 from oxpull_async.drivers._savepoints import guarded
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql import tasks as task_procedures
@@ -175,7 +175,7 @@ def _in_turn(unique: NewUnique) -> Procedure[set[str]]:
         won = yield from _insert_free([unique])
     except ConnectionLost:
         raise
-    except StoreError:
+    except REFUSALS:
         if has_turn:
             yield _END_TURN(key=unique.key)
         raise
@@ -199,7 +199,7 @@ def _bounded(procedure: Procedure[list[Attempt]], wait_seconds: float) -> Proced
         answers = yield from procedure
     except ConnectionLost:
         raise
-    except (StoreError, TransactionRolledBack):
+    except (*REFUSALS, TransactionRolledBack):
         yield _SET_LOCK_WAIT(seconds=before)
         raise
     yield _SET_LOCK_WAIT(seconds=before)

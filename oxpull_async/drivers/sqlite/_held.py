@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from oxpull_async.drivers._procedure import Procedure, run_sync
+from oxpull_async.drivers._procedure import REFUSALS, Procedure, run_sync
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.sqlite._line import Line
 from oxpull_async.drivers.sqlite._turn import CalledOff, Turn
@@ -133,7 +133,7 @@ class HeldTransaction:
             return
         try:
             result = run_sync(procedure, turn.execute)
-        except StoreError as refused:
+        except REFUSALS as refused:
             self._deliver(answer, None, refused)  # its savepoint has undone what there was
         except BaseException as raised:
             self._doomed = NotOpen("the SQLite connections were closed") if isinstance(raised, CalledOff) else raised
