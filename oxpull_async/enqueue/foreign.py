@@ -58,6 +58,14 @@ def as_task(task: AnyEnqueueable) -> AnyTask:
     return task if isinstance(task, Task) else _adopted(task)
 
 
+def own_task(task: Task[P, R_co]) -> Task[P, R_co]:
+    """The task itself, which knows its Oxpull. Raises: InvalidTask for a task that belongs to none, and for no task."""
+    if isinstance(task, Task):
+        return task
+    other = as_task(task)
+    raise InvalidTask(f"{other.path} is a task of django.tasks and belongs to no Oxpull: use ox.enqueue({other.path}, …)")
+
+
 def _adopted(task: ForeignTask[Any, Any]) -> AnyTask:
     """Raises: InvalidTask also for a task whose backend keeps no rows in these tables."""
     get_backend = getattr(task, "get_backend", None)

@@ -74,6 +74,10 @@ def make_requests(
     now: datetime,
 ) -> list[Request]:
     """The checked requests for many calls. Raises: InvalidArguments naming the item's index."""
+    if not isinstance(calls, Iterable):
+        raise InvalidArguments(
+            f"the calls of {task.path} are {calls!r}; give an iterable of argument tuples, such as [(1,), (2,)]"
+        )
     requests = []
     for index, item in enumerate(calls):
         call = _as_call(item, index, task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable
+from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, own_task
 from oxpull_async.results import EnqueueResult
 from oxpull_async.tasks import AnyTask, Call, P, Task
 
@@ -47,19 +47,19 @@ class Verbs:
 
 async def enqueue(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
     """``task.enqueue(…)`` as a function."""
-    return await task.enqueue(*args, **kwargs)
+    return await own_task(task).enqueue(*args, **kwargs)
 
 
 async def enqueue_unique(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
     """``task.enqueue_unique(…)`` as a function: exactly one pending row for this call, whatever happens."""
-    return await task.enqueue_unique(*args, **kwargs)
+    return await own_task(task).enqueue_unique(*args, **kwargs)
 
 
 async def enqueue_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
     """``task.enqueue_many(…)`` as a function."""
-    return await task.enqueue_many(calls)
+    return await own_task(task).enqueue_many(calls)
 
 
 async def enqueue_unique_many(task: AnyTask, /, calls: Iterable[Call | Sequence[Any]]) -> list[EnqueueResult]:
     """``task.enqueue_unique_many(…)`` as a function."""
-    return await task.enqueue_unique_many(calls)
+    return await own_task(task).enqueue_unique_many(calls)

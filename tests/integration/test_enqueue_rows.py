@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -275,6 +275,31 @@ async def test_an_item_that_is_no_call_is_named_by_its_index(
 ):
     with pytest.raises(InvalidArguments, match="call 1 of"):
         await getattr(plain, name)([(1,), item])
+
+    assert competitor.counts() == (0, 0)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("name", ["enqueue_many", "enqueue_unique_many"])
+async def test_calls_that_are_not_many_are_refused(ox: Oxpull, plain: AnyTask, competitor: Competitor, name: str):
+    async def numbers() -> AsyncIterator[tuple[int]]:
+        yield (1,)
+
+    for calls in (5, None, numbers()):
+        with pytest.raises(InvalidArguments, match=r"an iterable of argument tuples"):
+            await getattr(ox, name)(plain, calls)
+
+    assert competitor.counts() == (0, 0)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("verb", [enqueue, enqueue_unique, enqueue_many, enqueue_unique_many])
+async def test_what_is_no_task_is_refused_wherever_it_is_given(ox: Oxpull, competitor: Competitor, verb: Any):
+    for nothing in (len, "some.path", None):
+        with pytest.raises(InvalidTask, match=r"is no task: decorate the function with @ox\.task"):
+            await verb(nothing, [(1,)])
+        with pytest.raises(InvalidTask, match=r"is no task: decorate the function with @ox\.task"):
+            await getattr(ox, verb.__name__)(nothing, [(1,)])
 
     assert competitor.counts() == (0, 0)
 

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django_ox.models import OxTask
 from django_project import tasks
 
-from oxpull_async import Call, InvalidArguments, InvalidTask, Oxpull
+from oxpull_async import Call, InvalidArguments, InvalidTask, Oxpull, enqueue, enqueue_unique_many
 from oxpull_async.integrations.django import DjangoConnection, aatomic
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("django_here")]
@@ -123,6 +123,15 @@ async def test_what_is_no_task_is_refused(ox: Oxpull, what):
         await ox.enqueue(what, 1)
     with pytest.raises(InvalidTask, match="no task"):
         await ox.bind(DjangoConnection()).enqueue_many(what, [(1,)])
+
+
+@pytest.mark.engines("sqlite")
+async def test_a_task_that_belongs_to_no_oxpull_has_to_be_enqueued_by_one(ox: Oxpull):
+    for verb, calls in ((enqueue, 1), (enqueue_unique_many, [(1,)])):
+        with pytest.raises(InvalidTask, match=r"belongs to no Oxpull: use ox\.enqueue"):
+            await verb(tasks.plain, calls)
+
+    assert await OxTask.objects.acount() == 0
 
 
 @pytest.mark.engines("sqlite")

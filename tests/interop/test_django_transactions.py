@@ -192,6 +192,12 @@ async def test_a_connection_to_another_database_is_refused(databases: Databases,
         await sync_to_async(connections.close_all)()
 
 
+async def test_a_connection_object_of_django_is_refused_with_what_to_bind_instead(ox: Oxpull):
+    for theirs in (connection, connections["default"]):
+        with pytest.raises(TypeError, match=r"bind oxpull_async\.integrations\.django\.DjangoConnection"):
+            ox.bind(theirs)
+
+
 async def test_an_unknown_alias_is_refused_by_name(ox: Oxpull):
     with pytest.raises(InvalidSettings, match="nowhere"):
         await ox.bind(DjangoConnection("nowhere")).enqueue(plain, 1)

@@ -215,10 +215,10 @@ async def test_what_has_no_transaction_to_join_is_a_type_error_at_once(databases
 
 async def test_a_session_or_connection_of_the_sync_api_is_a_type_error(ox_elsewhere: Oxpull):
     engine = create_engine("sqlite://")
-    with pytest.raises(TypeError), engine.connect() as connection:
+    with pytest.raises(TypeError, match="takes AsyncSession"), engine.connect() as connection:
         ox_elsewhere.bind(connection)
     engine.dispose()
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="takes AsyncSession"):
         ox_elsewhere.bind(Session())
 
 

@@ -41,8 +41,7 @@ def session_factory(connection: object) -> Callable[[], JoinedSession]:
             return _maker(kind.session, connection)
     raise TypeError(
         f"ox.bind takes a connection or a session of asyncpg, aiosqlite, asyncmy or SQLAlchemy's asyncio part, not "
-        f"{type(connection).__module__}.{type(connection).__qualname__}"
-        + (" (a pool or an engine has no transaction: bind what you got from it)" if _is_source(connection) else "")
+        f"{type(connection).__module__}.{type(connection).__qualname__}{_hint(connection)}"
     )
 
 
@@ -52,5 +51,12 @@ def _maker(name: str, connection: object) -> Callable[[], JoinedSession]:
     return lambda: made(connection)
 
 
-def _is_source(connection: object) -> bool:
-    return type(connection).__name__ in ("Pool", "AsyncEngine", "Engine", "async_sessionmaker", "sessionmaker")
+def _hint(connection: object) -> str:
+    kind = type(connection)
+    if kind.__name__ in ("Pool", "AsyncEngine", "Engine", "async_sessionmaker", "sessionmaker"):
+        return " (a pool or an engine has no transaction: bind what you got from it)"
+    if kind.__module__.startswith("django."):
+        return " (for Django's connection bind oxpull_async.integrations.django.DjangoConnection())"
+    if kind.__module__.startswith("sqlalchemy."):
+        return " (of SQLAlchemy's it takes AsyncSession and AsyncConnection)"
+    return ""
