@@ -170,7 +170,7 @@ class Joining:
     ) -> UniqueEnqueueRace:
         held = holder if isinstance(holder, Held) else None
         return UniqueEnqueueRace(
-            _message(self._uniques[0].task.task_path, words, retry),
+            _message(self._uniques[0].task.task_path, words, retry, has_levels=self._store.capabilities.rechecks),
             reason=reason,
             retry=retry,
             attempts=self._attempts,
@@ -195,16 +195,17 @@ def lock_waits_told(task_path: str) -> Iterator[None]:
         raise UniqueEnqueueRace(_message(task_path, _LOCK_WAIT, "call"), reason="lock_wait", retry="call") from error
 
 
-def _message(task_path: str, words: str, retry: Literal["call", "transaction"]) -> str:
-    repeat = (
-        "repeat the enqueue"
-        if retry == "call"
-        else "end this transaction and repeat all of it (at READ COMMITTED this doesn't happen)"
-    )
-    return (
-        f"unique enqueue of {task_path} in the caller's transaction: {words}. "
-        f"Nothing was written, and the transaction is usable; {repeat}."
-    )
+def _message(task_path: str, words: str, retry: Literal["call", "transaction"], *, has_levels: bool = True) -> str:
+    if retry == "call":
+        rest = "Nothing was written, and the transaction is usable; repeat the enqueue"
+    elif has_levels:
+        rest = (
+            "Nothing was written, and the transaction is usable; "
+            "end it and repeat all of it (at READ COMMITTED this doesn't happen)"
+        )
+    else:
+        rest = "Nothing was written; end this transaction and repeat all of it (after BEGIN IMMEDIATE this can't happen)"
+    return f"unique enqueue of {task_path} in the caller's transaction: {words}. {rest}."
 
 
 def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from oxpull_async import ConnectionLost, Oxpull, OxpullError, StoreError, TransactionRolledBack
+from oxpull_async import ConnectionLost, LockNotAvailable, Oxpull, OxpullError, StoreError, TransactionRolledBack
 from oxpull_async.drivers._joined import session as joined_session
 from oxpull_async.tasks import AnyTask
 from tests.eventually import eventually
@@ -18,7 +18,7 @@ from tests.joined.calls import hold, key_of, no_lock_without_task_nor_task_witho
 from tests.joined.handles import HANDLES, ORDERS, READ_COMMITTED, REPEATABLE_READ, Caller, Handle
 from tests.joined.interrupts import Statements
 from tests.joined.test_cancels import PATHS
-from tests.servers import PostgresServer
+from tests.servers import PostgresServer, mariadb_server
 
 Callers = Callable[[], Awaitable[Caller]]
 
@@ -146,7 +146,31 @@ async def test_a_server_that_falls_silent_is_a_lost_connection_within_the_bound(
     assert waited < 2
 
 
-# 5.6 of the design: whether the transaction is gone is seen by its missing savepoint, never told by a code
+@pytest.mark.parametrize("way", ["asyncmy"], indirect=True)
+async def test_a_server_that_undoes_the_transaction_with_a_wait_in_vain_has_it_told(way: object):
+    with mariadb_server({"innodb-rollback-on-timeout": "ON"}, durable=False) as server:
+        async with Oxpull(server.url) as ox:
+            await ox.migrate()
+            send = ox.reference("proof.send", unique=True)
+            with Competitor(server.url) as competitor:
+                competitor.run(ORDERS)
+                for handle in (handle for handle in HANDLES.values() if handle.dialect == "mysql"):
+                    caller = handle.make(server.url)
+                    await caller.open()
+                    await caller.begin(READ_COMMITTED)
+                    await caller.order(1)
+                    with competitor.holding(key_of(1)):
+                        with pytest.raises(TransactionRolledBack, match="1205.*repeat all of it") as caught:
+                            await ox.bind(caller.bindable).enqueue_unique(send.using(wait=1), 1)
+                    await caller.rollback()
+                    await caller.close()
+
+                    assert isinstance(caught.value.__cause__, LockNotAvailable)
+                    assert own_rows(competitor) == set()
+                    assert competitor.counts() == (0, 0)
+
+
+# Whether the transaction is gone is seen by its missing savepoint, never told by a code
 @pytest.mark.engines("postgres", "mysql")
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("path", ["new", "bulk-new", "plain", "plain-bulk"])

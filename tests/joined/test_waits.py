@@ -297,6 +297,33 @@ async def test_a_deadlock_that_stays_is_a_race_and_the_transaction_goes_on(
     assert own_rows(competitor) == {1, 2}
 
 
+@pytest.mark.engines("mysql")
+async def test_a_deadlock_that_costs_the_whole_transaction_is_told_as_such(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, somebody_waits: Seen
+):
+    await caller.begin(READ_COMMITTED)
+    await caller.order(1)
+    await ox.bind(caller.bindable).enqueue_unique(send, 1)
+    competitor.begin()
+    for n in range(100, 150):  # the server ends whoever has written less
+        competitor.run("INSERT INTO orders (n) VALUES (?)", n)
+    theirs = hold(competitor, 2)
+    waiting = asyncio.ensure_future(ox.bind(caller.bindable).enqueue_unique(send, 2))
+    await somebody_waits()
+    also_theirs = await aside(hold, competitor, 1)
+    with pytest.raises(TransactionRolledBack, match=r"Deadlock.*begin again and repeat all of it") as caught:
+        await waiting
+    await aside(competitor.commit)
+    await caller.rollback()
+    assert isinstance(caught.value.__cause__, DeadlockDetected)
+    assert own_rows(competitor) == set(range(100, 150))
+    assert competitor.locks() == {key_of(1): also_theirs, key_of(2): theirs}
+
+    await caller.begin(READ_COMMITTED)
+    assert not (await ox.bind(caller.bindable).enqueue_unique(send, 2)).created
+    await caller.rollback()
+
+
 async def _while_waiting(
     ox: Oxpull, send: AnyTask, caller: Caller, somebody_waits: Seen, deed: Callable[[], None]
 ) -> EnqueueResult:
