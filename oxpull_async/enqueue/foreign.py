@@ -63,7 +63,9 @@ def own_task(task: Task[P, R_co]) -> Task[P, R_co]:
     if isinstance(task, Task):
         return task
     other = as_task(task)
-    raise InvalidTask(f"{other.path} is a task of django.tasks and belongs to no Oxpull: use ox.enqueue({other.path}, …)")
+    raise InvalidTask(
+        f"{other.path} is a task of django.tasks and belongs to no Oxpull: use ox.enqueue({other.path}, …)"
+    )
 
 
 def _adopted(task: ForeignTask[Any, Any]) -> AnyTask:

@@ -204,7 +204,9 @@ def _message(task_path: str, words: str, retry: Literal["call", "transaction"], 
             "end it and repeat all of it (at READ COMMITTED this doesn't happen)"
         )
     else:
-        rest = "Nothing was written; end this transaction and repeat all of it (after BEGIN IMMEDIATE this can't happen)"
+        rest = (
+            "Nothing was written; end this transaction and repeat all of it (after BEGIN IMMEDIATE this can't happen)"
+        )
     return f"unique enqueue of {task_path} in the caller's transaction: {words}. {rest}."
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 
 import anyio
 import pytest
+import uvloop
 
 from oxpull_async import (
     EnqueueResult,
@@ -19,6 +20,7 @@ from oxpull_async import (
     TaskResultDoesNotExist,
     TaskStatus,
 )
+from oxpull_async.core.keys import unique_key
 from oxpull_async.ports import Attempt, Inserted
 from tests.conformance.rows import new_unique
 from tests.eventually import eventually
@@ -55,6 +57,37 @@ def test_an_object_that_is_open_in_one_loop_says_so_in_another(migrated_url: str
 
         assert here.run(ox.reference(PATH).enqueue(1)).created
         here.run(ox.close())
+
+
+def test_the_event_loop_of_production_servers_does_as_well(migrated_url: str, competitor: Competitor):
+    ox = Oxpull(migrated_url)
+    send = ox.task(_sent)
+
+    async def crowd_wait_and_run() -> None:
+        async with ox:
+            results = await asyncio.gather(*[send.enqueue_unique(n % 10) for n in range(50)])
+            assert len({result.id for result in results}) == 10
+            async with ox.transaction() as transaction:
+                await transaction.enqueue_unique_many(send, [(10,), (11,)])
+            with competitor.holding(unique_key("default", send.path, "default", [99], {})):
+                with anyio.move_on_after(0.2) as scope:
+                    await send.enqueue_unique(99)
+                waiting = asyncio.ensure_future(send.enqueue_unique(99))
+                await asyncio.sleep(0.05)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            assert scope.cancelled_caught
+            assert await ox.run_until_idle() == 12
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(crowd_wait_and_run())
+
+    assert set(competitor.statuses().values()) == {"SUCCESSFUL"}
+    assert competitor.counts() == (12, 0)
+
+
+async def _sent(n: int) -> None: ...
 
 
 # F93

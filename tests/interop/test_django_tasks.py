@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,8 @@ async def test_what_is_no_task_is_refused(ox: Oxpull, what):
 
 @pytest.mark.engines("sqlite")
 async def test_a_task_that_belongs_to_no_oxpull_has_to_be_enqueued_by_one(ox: Oxpull):
-    for verb, calls in ((enqueue, 1), (enqueue_unique_many, [(1,)])):
+    verbs: list[tuple[Any, Any]] = [(enqueue, 1), (enqueue_unique_many, [(1,)])]
+    for verb, calls in verbs:
         with pytest.raises(InvalidTask, match=r"belongs to no Oxpull: use ox\.enqueue"):
             await verb(tasks.plain, calls)
 

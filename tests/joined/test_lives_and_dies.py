@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
 from uuid import uuid4
 
 import pytest
+import uvloop
 
 from oxpull_async import Call, Oxpull
 from oxpull_async.tasks import AnyTask
@@ -245,3 +248,25 @@ async def test_the_path_of_a_reference_and_of_a_declared_task_lead_to_one_key(
     assert task.path != SEND
     assert again.id == first.id
     assert competitor.counts() == (1, 1)
+
+
+def test_on_the_event_loop_of_production_servers_it_is_the_same(way: Any, url: str, competitor: Competitor):
+    async def commit_and_roll_back() -> None:
+        caller = way.handle.make(url)
+        await caller.open()
+        async with Oxpull(url) as ox:
+            send = ox.reference(SEND, unique=True)
+            for n, end in ((1, caller.commit), (2, caller.rollback)):
+                await caller.begin()
+                await caller.order(n)
+                first = await ox.bind(caller.bindable).enqueue_unique(send, n)
+                again = await asyncio.gather(*[ox.bind(caller.bindable).enqueue_unique(send, n) for _ in range(3)])
+                assert {result.id for result in again} == {first.id}
+                await end()
+        await caller.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(commit_and_roll_back())
+
+    assert own_rows(competitor) == {1}
+    assert set(competitor.locks()) == {key_of(1)}
