@@ -1,18 +1,20 @@
 """An order and its invoice task, committed together or not at all."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from fastapi import Depends, FastAPI
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from oxpull_async import Oxpull
 
-ox = Oxpull("sqlite:///orders.db")
-engine = create_async_engine("sqlite+aiosqlite:///orders.db")  # the same file
-sessions = async_sessionmaker(engine, expire_on_commit=False)
+DATABASE = os.environ.get("DATABASE", "localhost/shop")
+ox = Oxpull(f"postgresql://{DATABASE}")
+engine = create_async_engine(f"postgresql+asyncpg://{DATABASE}")  # the same database
+sessions = async_sessionmaker(engine)
 
 
 class Base(DeclarativeBase): ...
@@ -40,16 +42,22 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     await engine.dispose()
 
 
+async def new_session() -> AsyncIterator[AsyncSession]:
+    async with sessions() as session:
+        yield session
+
+
+Session: TypeAlias = Annotated[AsyncSession, Depends(new_session)]
 app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders", status_code=201)
-async def create(customer: str) -> dict[str, Any]:
-    async with sessions.begin() as session:
+async def create(customer: str, session: Session) -> dict[str, Any]:
+    async with session.begin():  # ends with the commit, so that comes before the response
         order = Order(customer=customer)
         session.add(order)
         await session.flush()  # the order has its id now
         result = await ox.bind(session).enqueue(send_invoice, order.id)
         if customer == "nobody":
             raise ValueError("no such customer")  # undoes order, task and lock
-    return {"order": order.id, "task": result.id, "created": result.created}
+        return {"order": order.id, "task": result.id, "created": result.created}

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
@@ -23,11 +25,13 @@ from oxpull_async import Oxpull
 from tests.docs.pages import EXAMPLES
 from tests.eventually import eventually
 from tests.servers.databases import Databases
+from tests.servers.process import free_port
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_with_worker", "flaky", "look",
-    "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline", "test_shop", "unique_keys",
+    "mail_service", "nightly", "order", "orders_service", "readme", "remind", "shop", "test_inline", "test_shop",
+    "unique_keys",
 }  # fmt: skip
 
 
@@ -139,18 +143,69 @@ async def test_a_fastapi_service_works_off_its_own_queue(in_examples: Any) -> No
         await eventually(is_done, within=30)
 
 
-async def test_an_order_and_its_task_live_or_die_together(in_examples: Any) -> None:
-    service = in_examples("orders_service")
+async def test_an_order_and_its_task_live_or_die_together(databases: Databases, tmp_path: Path) -> None:
+    with databases.empty("postgres") as url, uvicorn("orders_service:app", tmp_path, DATABASE=bare(url)) as address:
+        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            await eventually(lambda: answers(address), within=30)
+            with psycopg.connect(url, autocommit=True) as witness:
+                for _ in range(20):
+                    order = (await client.post("/orders", params={"customer": "ada"})).json()
+                    assert order["created"]
+                    assert stored(witness, order) == (1, 1)  # the commit has come before the response
 
-    async with serving(service.app) as client:
-        order = (await client.post("/orders", params={"customer": "ada"})).json()
-        with pytest.raises(ValueError, match="no such customer"):
-            await client.post("/orders", params={"customer": "nobody"})
-        next_order = (await client.post("/orders", params={"customer": "bob"})).json()
-        result = await service.ox.get_result(order["task"])
+                undone = await client.post("/orders", params={"customer": "nobody"})
+                crowd = [client.post("/orders", params={"customer": name}) for name in ["bob", "nobody"] * 10]
+                codes = sorted([answer.status_code for answer in await asyncio.gather(*crowd)])
 
-    assert (order["created"], next_order["created"]) == (True, True)
-    assert (result.args, next_order["order"]) == ([order["order"]], order["order"] + 1)
+                assert undone.status_code == 500
+                assert codes == [201] * 10 + [500] * 10
+                assert counted(witness) == (30, 30, 30)
+
+
+def stored(witness: Any, order: dict[str, Any]) -> tuple[int, int]:
+    found = witness.execute(
+        "SELECT (SELECT count(*) FROM orders WHERE id = %s), (SELECT count(*) FROM django_ox_oxtask WHERE id = %s)",
+        [order["order"], order["task"]],
+    ).fetchone()
+    return found[0], found[1]
+
+
+def counted(witness: Any) -> tuple[int, int, int]:
+    """Orders, tasks and locks."""
+    tables = ("orders", "django_ox_oxtask", "oxpull_oxpulluniquelock")
+    orders, tasks, locks = (witness.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+    return orders, tasks, locks
+
+
+def test_a_script_marks_its_orders_and_enqueues_their_reminders_or_neither(
+    databases: Databases, tmp_path: Path
+) -> None:
+    with databases.migrated("postgres") as url, psycopg.connect(url, autocommit=True) as witness:
+        witness.execute("CREATE TABLE orders (id int PRIMARY KEY, paid bool NOT NULL, reminded bool DEFAULT false)")
+        witness.execute("INSERT INTO orders (id, paid) SELECT n, n % 10 = 0 FROM generate_series(1, 250) n")
+        witness.execute(REFUSE_AT_COMMIT)
+
+        refused = attempted(str(EXAMPLES / "remind.py"), cwd=tmp_path, DATABASE=bare(url))
+        witness.execute("DROP TRIGGER refuse ON orders")
+        reminded = witness.execute("SELECT count(*) FROM orders WHERE reminded").fetchone()
+        after_refusal = counted(witness)
+        said = run("remind.py", tmp_path, DATABASE=bare(url))
+        again = run("remind.py", tmp_path, DATABASE=bare(url))
+
+        assert refused.returncode == 1
+        assert "not this one" in refused.stderr
+        assert (reminded, after_refusal) == ((100,), (250, 100, 100))
+        assert said.splitlines() == [f"{n} orders marked, {n} reminders enqueued" for n in (100, 25, 0)]
+        assert again == "0 orders marked, 0 reminders enqueued\n"
+        assert counted(witness) == (250, 225, 225)
+
+
+# The second hundred is refused when all of it is done but the commit.
+REFUSE_AT_COMMIT = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
+    CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.id = 181) EXECUTE FUNCTION refuse();
+"""
 
 
 @pytest.fixture
@@ -167,14 +222,39 @@ def in_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any
 @contextlib.asynccontextmanager
 async def serving(app: Any) -> Any:
     """A client of an ASGI app whose lifespan runs."""
-    import httpx
-
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://test") as client,
     ):
         yield client
+
+
+@contextlib.contextmanager
+def uvicorn(app: str, cwd: Path, **environment: str) -> Iterator[str]:
+    """A real server with this app, by its address; stopped as a supervisor would."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port)]
+    process = subprocess.Popen(
+        command, cwd=cwd, env=_environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=20)
+    assert "Application shutdown complete" in said, said
+
+
+def answers(address: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{address}/openapi.json").status_code == 200
+    return False
+
+
+def bare(url: str) -> str:
+    """Without its scheme."""
+    return url.partition("://")[2]
 
 
 @contextlib.contextmanager
@@ -194,18 +274,22 @@ def worker(app: str, cwd: Path, *options: str, **environment: str) -> Iterator[N
     assert process.returncode == 0, said
 
 
-def run(example: str, cwd: Path, *arguments: str) -> str:
-    return python(str(EXAMPLES / example), *arguments, cwd=cwd)
+def run(example: str, cwd: Path, *arguments: str, **environment: str) -> str:
+    return python(str(EXAMPLES / example), *arguments, cwd=cwd, **environment)
 
 
 def python(*arguments: str, cwd: Path, **environment: str) -> str:
     """What a Python program prints. It must succeed, and warn of nothing."""
-    done = subprocess.run(
+    done = attempted(*arguments, cwd=cwd, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def attempted(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-W", "error", *arguments],
         cwd=cwd, env=_environment(**environment), capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def _environment(**more: str) -> dict[str, str]:

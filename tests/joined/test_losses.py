@@ -159,9 +159,9 @@ async def test_a_server_that_undoes_the_transaction_with_a_wait_in_vain_has_it_t
                     await caller.open()
                     await caller.begin(READ_COMMITTED)
                     await caller.order(1)
-                    with competitor.holding(key_of(1)):
-                        with pytest.raises(TransactionRolledBack, match="1205.*repeat all of it") as caught:
-                            await ox.bind(caller.bindable).enqueue_unique(send.using(wait=1), 1)
+                    undone = pytest.raises(TransactionRolledBack, match=r"1205.*repeat all of it")
+                    with competitor.holding(key_of(1)), undone as caught:
+                        await ox.bind(caller.bindable).enqueue_unique(send.using(wait=1), 1)
                     await caller.rollback()
                     await caller.close()
 
