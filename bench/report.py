@@ -77,8 +77,10 @@ def _cells(report: Report) -> Iterator[tuple[str, ...]]:
     for entry in report.measured:
         ratio, target = _ratio(entry, report), entry.row.target
         rate = f"{entry.median:,.0f}"
-        if ratio is None or target is None:
+        if ratio is None:
             yield entry.row.name, rate, "", "", ""
+        elif target is None:
+            yield entry.row.name, rate, f"{ratio:.2f}", "", ""
         else:
             yield entry.row.name, rate, f"{ratio:.2f}", f"≥ {target:g}", "" if ratio >= target else "below"
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bench.bound import by_bind, by_hand, driver_caller, sqlalchemy_caller
 from bench.floors import Floor
 from oxpull_async import Oxpull, Task
 
@@ -39,6 +40,7 @@ def note(number: int) -> None:
 def rows(scale: float) -> list[Row]:
     """All rows, floors first in each group; ``scale`` makes every count smaller or larger."""
     some, many = max(1, round(2_000 * scale)), max(1, round(10_000 * scale))
+    by_driver, by_sqlalchemy = (f"floor: savepoint and two INSERTs, {way}" for way in ("driver", "SQLAlchemy"))
     single, crowd, bulk = "floor: one INSERT at a time", "floor: 50 coroutines, an INSERT each", "floor: bulk INSERT"
     return [
         Row(single, some, lambda ox, floor: floor.one_after_another),
@@ -51,6 +53,10 @@ def rows(scale: float) -> list[Row]:
         Row(bulk, many, lambda ox, floor: floor.in_bulk),
         Row("plain, bulk of 10,000", many, _plain_bulk, bulk, 0.5),
         Row("unique, bulk of 10,000", many, _unique_bulk, "plain, bulk of 10,000", 0.5),
+        Row(by_driver, some, by_hand(driver_caller)),
+        Row("unique new, bound, driver", some, by_bind(driver_caller, note), by_driver),
+        Row(by_sqlalchemy, some, by_hand(sqlalchemy_caller)),
+        Row("unique new, bound, SQLAlchemy", some, by_bind(sqlalchemy_caller, note), by_sqlalchemy),
     ]
 
 

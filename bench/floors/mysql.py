@@ -52,7 +52,7 @@ class MysqlFloor:
     async def one_after_another(self, count: int) -> None:
         async with self._pool.acquire() as connection, connection.cursor() as cursor:
             for row in task_rows(count):
-                await cursor.execute(INSERT, _encoded(row))
+                await cursor.execute(INSERT, encoded(row))
 
     async def at_once(self, count: int, coroutines: int) -> None:
         rows = task_rows(count)
@@ -60,13 +60,13 @@ class MysqlFloor:
         async def insert() -> None:
             for row in rows:
                 async with self._pool.acquire() as connection, connection.cursor() as cursor:
-                    await cursor.execute(INSERT, _encoded(row))
+                    await cursor.execute(INSERT, encoded(row))
 
         await asyncio.gather(*(insert() for _ in range(coroutines)))
 
     async def in_bulk(self, count: int) -> None:
         """`executemany` writes many rows into one statement; the transaction holds the statements together."""
-        rows = [_encoded(row) for row in task_rows(count)]
+        rows = [encoded(row) for row in task_rows(count)]
         async with self._pool.acquire() as connection, connection.cursor() as cursor:
             await connection.begin()
             for start in range(0, count, _CHUNK):
@@ -74,5 +74,6 @@ class MysqlFloor:
             await connection.commit()
 
 
-def _encoded(row: Values) -> Values:
+def encoded(row: Values) -> Values:
+    """As the driver takes it."""
     return (row[0].hex, *row[1:-2], row[-2].replace(tzinfo=None), row[-1])

@@ -41,23 +41,24 @@ class SqliteFloor:
 
     async def one_after_another(self, count: int) -> None:
         for row in task_rows(count):
-            await self._connection.execute(INSERT, _encoded(row))
+            await self._connection.execute(INSERT, encoded(row))
 
     async def at_once(self, count: int, coroutines: int) -> None:
         rows = task_rows(count)
 
         async def insert() -> None:
             for row in rows:
-                await self._connection.execute(INSERT, _encoded(row))
+                await self._connection.execute(INSERT, encoded(row))
 
         await asyncio.gather(*(insert() for _ in range(coroutines)))
 
     async def in_bulk(self, count: int) -> None:
-        rows = [_encoded(row) for row in task_rows(count)]
+        rows = [encoded(row) for row in task_rows(count)]
         await self._connection.execute("BEGIN IMMEDIATE")
         await self._connection.executemany(INSERT, rows)
         await self._connection.execute("COMMIT")
 
 
-def _encoded(row: Values) -> Values:
+def encoded(row: Values) -> Values:
+    """As the driver takes it."""
     return (row[0].hex, *row[1:-2], row[-2].strftime("%Y-%m-%d %H:%M:%S.%f"), row[-1])
