@@ -75,7 +75,10 @@ class TaskOptions:
     takes_context: bool = False
     unique: Unique | None = None
     wait: float | None = None
-    """How long a unique enqueue waits for a competitor's open transaction, in seconds."""
+    """How long a unique enqueue waits for a competitor's open transaction, in seconds.
+
+    On a bound connection of SQLite its own busy time-out decides.
+    """
     backend_name: str | None = None
 
 
