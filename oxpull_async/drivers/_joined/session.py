@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
@@ -40,15 +40,6 @@ class JoinedSession(Protocol):
 
     async def run(self, procedure: Procedure[T]) -> T:
         """Run a procedure in the caller's transaction; a cancel leaves no savepoint behind."""
-        ...
-
-
-@runtime_checkable
-class IndirectSession(Protocol):
-    """A session that doesn't know the driver's connection before it asks for it."""
-
-    async def connect(self) -> object:
-        """The driver's connection, for which calls through other handles may be waiting."""
         ...
 
 

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
-from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, IndirectSession, JoinedSession
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
@@ -97,6 +97,8 @@ class JoinedSqlStore:
     def __init__(self, session: JoinedSession, callers: Callers, *, own: bool = False) -> None:
         self._session = session
         self._connection = session.connection
+        # Of a session that has to ask for the driver's connection, for which calls through other handles may wait.
+        self._connect: Callable[[], Awaitable[object]] | None = getattr(session, "connect", None)
         self._callers = callers
         self._room = callers.room
         self._own = own
@@ -111,8 +113,8 @@ class JoinedSqlStore:
         session, locks = self._session, self._callers.locks
         async with AsyncExitStack() as held:
             await held.enter_async_context(locks.of(session.connection))
-            if isinstance(session, IndirectSession):
-                self._connection = await session.connect()
+            if self._connect is not None:
+                self._connection = await self._connect()
                 await held.enter_async_context(locks.of(self._connection))
             await session.prepare()
             if not self._own:
