@@ -126,7 +126,6 @@ async def test_reapers_side_by_side_take_each_row_once(store: Store, competitor:
     assert sorted(requeued) == sorted(ids(claims))
 
 
-# F9a
 async def test_a_reaped_holder_keeps_its_key(store: Store, competitor: Competitor):
     claim = await claimed_unique(store, "a")
     expire(competitor, claim.id)

@@ -121,7 +121,6 @@ async def test_an_outcome_lands_on_a_running_or_lost_row_alone(store: Store, com
     assert await row(store, claim.id) == before
 
 
-# F30
 async def test_a_straggler_may_still_write_over_lost(store: Store, competitor: Competitor):
     (claim,) = await claimed(store)
     competitor.set_task(claim.id, status="LOST")
@@ -187,7 +186,6 @@ async def test_an_outcome_that_does_not_land_leaves_the_lock_in_place(store: Sto
     assert competitor.locks() == {pad("a"): claim.id}
 
 
-# F30
 async def test_a_late_success_leaves_the_key_to_whoever_has_it_now(store: Store, competitor: Competitor):
     old = await claimed_unique(store, "a")
     competitor.set_task(old.id, status="LOST")

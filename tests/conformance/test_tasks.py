@@ -75,7 +75,6 @@ async def test_arguments_come_back_as_they_went_in(store: Store, args: list[obje
     assert json.loads(found.kwargs) == kwargs
 
 
-# F69
 async def test_arguments_of_five_megabytes_come_back_whole(store: Store):
     text = "é" * 400_000 + "x" * 2_600_000
     (task,) = await inserted(store, args=json.dumps([text]))
@@ -83,7 +82,6 @@ async def test_arguments_of_five_megabytes_come_back_whole(store: Store):
     assert json.loads((await row(store, task.id)).args) == [text]
 
 
-# F78
 async def test_an_instant_is_the_same_in_whatever_zone_it_is_given(store: Store):
     instant = datetime(2027, 3, 28, 1, 30, 0, 123456, UTC)
     india = instant.astimezone(timezone(timedelta(hours=5, minutes=30)))

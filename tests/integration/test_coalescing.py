@@ -206,7 +206,7 @@ async def test_a_crowd_of_duplicates_takes_few_statements(ox: Oxpull, send: AnyT
         for _ in range(50):
             group.start_soon(enqueue)
 
-    # F33, as a count instead of a time
+    # As a count instead of a time
     assert seen == {first.id}
     assert statements <= calls * 50 / 10
 
@@ -277,7 +277,6 @@ async def test_a_row_that_the_database_refuses_fails_alone(ox: Oxpull, competito
     assert competitor.counts() == (39, 39 if unique else 0)
 
 
-# U21, F27
 async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, unique_wait=0.3) as ox:
         with competitor.holding(key_of(1)):
@@ -294,13 +293,12 @@ async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(migrat
         assert (await ox.reference(PATH, unique=True).enqueue(1)).created
 
 
-# F27: the bound of one call
+# The bound of one call
 async def test_a_call_may_say_how_long_it_waits(ox: Oxpull, send: AnyTask, competitor: Competitor):
     with competitor.holding(key_of(1)), anyio.fail_after(4), pytest.raises(UniqueEnqueueRace):
         await send.using(wait=0.2).enqueue(1)
 
 
-# U23
 async def test_a_competitor_that_rolls_back_in_time_leaves_the_key_to_us(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):

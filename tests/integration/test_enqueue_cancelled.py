@@ -33,7 +33,7 @@ async def at_rest(competitor: Competitor) -> None:
     await eventually(lambda: aside(look), within=5)
 
 
-# F82, and the same for the others
+# The same for the others
 @every_operation
 @every_kind
 @every_moment

@@ -29,7 +29,6 @@ from tests.integration.competitor import Competitor, aside
 PATH = "proof.tasks.send"
 
 
-# F79
 def test_one_object_serves_one_event_loop_after_another(migrated_url: str, competitor: Competitor):
     ox = Oxpull(migrated_url)  # as at import: there is no loop yet
     send = ox.reference(PATH, unique=True)
@@ -46,7 +45,6 @@ def test_one_object_serves_one_event_loop_after_another(migrated_url: str, compe
     assert competitor.counts() == (1, 1)
 
 
-# F79
 def test_an_object_that_is_open_in_one_loop_says_so_in_another(migrated_url: str):
     ox = Oxpull(migrated_url)
     with asyncio.Runner() as here:
@@ -182,7 +180,6 @@ async def test_calls_under_way_are_finished_before_it_closes(migrated_url: str, 
     assert competitor.counts() == (len(results), len(results))
 
 
-# F73
 @pytest.mark.engines("postgres", "mysql")
 async def test_a_pool_that_runs_dry_is_told_in_time_and_recovers(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, pool_size=1, pool_timeout=0.2) as ox:
@@ -205,7 +202,6 @@ async def test_a_pool_that_runs_dry_is_told_in_time_and_recovers(migrated_url: s
         assert (await ox.get_result(unique.task.id)).status is TaskStatus.READY
 
 
-# F73
 @pytest.mark.engines("postgres", "mysql")
 async def test_it_closes_in_time_although_a_statement_waits_and_a_caller_waits_for_a_connection(
     migrated_url: str, competitor: Competitor
@@ -237,7 +233,6 @@ async def test_it_closes_in_time_although_a_statement_waits_and_a_caller_waits_f
     await eventually(lambda: competitor.counts() in ((0, 0), (1, 1)))
 
 
-# F85
 @pytest.mark.engines("postgres", "mysql")
 async def test_connections_that_the_server_has_closed_are_replaced_in_silence(
     migrated_url: str, competitor: Competitor

@@ -107,7 +107,6 @@ async def test_an_id_without_a_row_is_told_in_one_way(ox: Oxpull, task_id: Any):
         await ox.get_result(task_id)
 
 
-# F103
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_unique", "enqueue_many", "enqueue_unique_many"])
 @pytest.mark.parametrize(
     "value",
@@ -134,7 +133,6 @@ async def test_a_value_that_cannot_be_stored_is_refused_before_anything_is_writt
     assert competitor.counts() == (0, 0)
 
 
-# F105
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_unique"])
 async def test_a_caller_may_change_its_arguments_while_they_are_being_written(
     ox: Oxpull, plain: AnyTask, competitor: Competitor, name: str
@@ -157,7 +155,6 @@ async def test_a_caller_may_change_its_arguments_while_they_are_being_written(
     assert (await ox.get_result(result.id)).args == [{"a": [1]}]
 
 
-# F69
 @pytest.mark.parametrize("size", [9_000, 70_000, 5_000_000])
 async def test_a_long_argument_is_stored_whole(ox: Oxpull, send: AnyTask, size: int):
     text = ("é'\"\\%s" * size)[: size // 3]
@@ -168,7 +165,6 @@ async def test_a_long_argument_is_stored_whole(ox: Oxpull, send: AnyTask, size: 
     assert (await send.enqueue(text)).id == result.id
 
 
-# F69
 async def test_an_argument_that_is_too_long_is_refused_before_anything_is_written(
     send: AnyTask, competitor: Competitor
 ):
@@ -178,7 +174,6 @@ async def test_an_argument_that_is_too_long_is_refused_before_anything_is_writte
     assert competitor.counts() == (0, 0)
 
 
-# F78
 async def test_a_naive_instant_is_refused_before_anything_is_written(plain: AnyTask, competitor: Competitor):
     with pytest.raises(InvalidArguments, match="no time zone") as caught:
         await plain.using(run_after=datetime(2030, 1, 1)).enqueue(1)
@@ -187,7 +182,6 @@ async def test_a_naive_instant_is_refused_before_anything_is_written(plain: AnyT
     assert competitor.counts() == (0, 0)
 
 
-# F78
 async def test_an_instant_of_any_zone_is_the_same_instant(ox: Oxpull, plain: AnyTask, competitor: Competitor):
     if competitor.scheme == "postgresql":
         (name,) = competitor.rows("SELECT current_database()")[0]
@@ -207,7 +201,6 @@ async def test_an_instant_of_any_zone_is_the_same_instant(ox: Oxpull, plain: Any
         competitor.run(f"ALTER DATABASE {name} RESET timezone")
 
 
-# F77
 async def test_arguments_come_back_as_json_makes_them(ox: Oxpull, send: AnyTask):
     result = await send.enqueue({"a": [1, "é", None]}, x={"b": {"c": [[]]}})
 
@@ -232,7 +225,7 @@ async def test_many_plain_calls_are_answered_in_order(ox: Oxpull, plain: AnyTask
     assert len({result.enqueued_at for result in results}) == 1
 
 
-# F25: ours works where the reference refuses
+# Ours works where the reference refuses
 async def test_many_unique_calls_find_what_is_pending_and_create_the_rest(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):

@@ -43,7 +43,6 @@ async def is_sound(competitor: Competitor) -> None:
     await eventually(lambda: aside(look))
 
 
-# F31, F85
 @pytest.mark.engines("postgres", "mysql")
 @every_operation
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -71,7 +70,7 @@ async def test_an_enqueue_outlives_the_death_of_every_connection_at_any_statemen
     raise AssertionError("it never came to an end")
 
 
-# F31: the statement may have been committed, and the answer be lost
+# The statement may have been committed, and the answer be lost
 @every_operation
 async def test_an_answer_that_is_lost_leads_to_no_second_row(
     migrated_url: str, competitor: Competitor, operation: Operation
@@ -124,7 +123,6 @@ async def test_when_connections_keep_dying_it_is_told_and_can_be_repeated(
         assert_done(competitor, operation, await operation.results(ox))
 
 
-# F31
 @every_operation
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(

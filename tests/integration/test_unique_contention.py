@@ -80,7 +80,6 @@ async def decide(*answers: Attempt | Exception, wait_seconds: float = 5) -> tupl
     return outcome, fickle.calls
 
 
-# U38
 async def test_a_key_that_is_never_seen_is_given_up_after_five_passes():
     race, calls = await decide(Unseen())
 
@@ -90,7 +89,6 @@ async def test_a_key_that_is_never_seen_is_given_up_after_five_passes():
     assert calls == ["insert", "read"] * 5
 
 
-# U38
 async def test_a_key_that_always_goes_stale_is_given_up_after_five_passes():
     race, calls = await decide(Held(None, None))
 
@@ -106,7 +104,6 @@ async def test_a_key_that_is_seen_late_is_found():
     assert await decide(Unseen(), Unseen(), Unseen(), holder) == (holder, ["insert", "read", "insert", "read"])
 
 
-# U39
 @pytest.mark.parametrize(("kind", "tries"), [(DeadlockDetected, 5), (SerializationFailure, 10), (ConnectionLost, 2)])
 async def test_a_transaction_of_our_own_is_repeated_so_often(kind: type[StoreError], tries: int):
     outcome, calls = await decide(*[kind("no")] * (tries - 1), Inserted())
@@ -115,7 +112,6 @@ async def test_a_transaction_of_our_own_is_repeated_so_often(kind: type[StoreErr
     assert calls == ["insert"] * tries
 
 
-# U39
 @pytest.mark.parametrize(
     ("kind", "tries", "reason"), [(DeadlockDetected, 5, "deadlock"), (SerializationFailure, 10, "serialization")]
 )
@@ -154,7 +150,7 @@ async def test_many_keys_are_given_up_alike():
     assert fickle.calls == ["together"] * 5
 
 
-# U39, F29: the server chooses the victim, and either way it ends
+# The server chooses the victim, and either way it ends
 @pytest.mark.engines("postgres", "mysql")
 async def test_a_real_deadlock_ends_well(ox: Oxpull, competitor: Competitor):
     send = ox.reference(PATH, unique=True)

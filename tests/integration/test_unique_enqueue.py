@@ -46,7 +46,6 @@ async def settle(ox: Oxpull, claim: Claim, settlement: Settlement) -> None:
     assert await ox.store.settle([outcome]) == [claim.id]
 
 
-# U1
 async def test_a_new_key_makes_one_row_and_one_lock(ox: Oxpull, send: AnyTask, competitor: Competitor):
     result = await send.enqueue(1, a=2)
 
@@ -56,7 +55,6 @@ async def test_a_new_key_makes_one_row_and_one_lock(ox: Oxpull, send: AnyTask, c
     assert competitor.rows("SELECT task_path, queue_name FROM oxpull_oxpulluniquelock") == [(PATH, "default")]
 
 
-# U2, F19
 async def test_a_duplicate_of_a_ready_task_is_that_task(ox: Oxpull, send: AnyTask, competitor: Competitor):
     told: list[UUID] = []
     ox.on("enqueued", lambda result: told.append(result.id))
@@ -79,7 +77,6 @@ async def test_a_hook_that_fails_takes_nothing_back(ox: Oxpull, send: AnyTask, c
     assert competitor.counts() == (1, 1)
 
 
-# U3, F22
 async def test_duplicates_of_a_running_task_are_that_task(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     await claim_of(ox, first)
@@ -90,7 +87,7 @@ async def test_duplicates_of_a_running_task_are_that_task(ox: Oxpull, send: AnyT
     assert competitor.counts() == (1, 1)
 
 
-# U3: nothing is known of its worker, and nothing needs to be
+# Nothing is known of its worker, and nothing needs to be
 async def test_a_running_task_whose_lease_is_over_holds_its_key_until_it_is_reaped(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -101,7 +98,6 @@ async def test_a_running_task_whose_lease_is_over_holds_its_key_until_it_is_reap
     assert (await send.enqueue(1)).id == first.id
 
 
-# U5
 @pytest.mark.parametrize("status", ["WAITING", "PARKED"])
 async def test_a_holder_in_any_other_status_is_no_holder(
     ox: Oxpull, send: AnyTask, competitor: Competitor, status: str
@@ -117,7 +113,6 @@ async def test_a_holder_in_any_other_status_is_no_holder(
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# U6, F14
 async def test_a_holder_whose_row_is_gone_is_no_holder(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     competitor.delete_task(first.id)
@@ -129,7 +124,6 @@ async def test_a_holder_whose_row_is_gone_is_no_holder(ox: Oxpull, send: AnyTask
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# F17
 @pytest.mark.parametrize("status", SETTLED)
 async def test_a_settled_task_frees_its_key_and_can_still_be_read(
     ox: Oxpull, send: AnyTask, competitor: Competitor, status: str
@@ -146,7 +140,7 @@ async def test_a_settled_task_frees_its_key_and_can_still_be_read(
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# F17: the usual way, through an outcome
+# The usual way, through an outcome
 @pytest.mark.parametrize(
     "settlement", [Settlement.success('"done"'), Settlement.failure(RECORD)], ids=["success", "failure"]
 )
@@ -162,7 +156,6 @@ async def test_a_task_that_ended_frees_its_key(
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# U7, F19
 async def test_a_duplicate_is_given_the_task_as_it_was_stored(ox: Oxpull, send: AnyTask, competitor: Competitor):
     due = datetime(2030, 1, 1, 12, tzinfo=UTC)
     first = await send.using(run_after=due).enqueue(1, [2], a={"b": None})
@@ -175,7 +168,6 @@ async def test_a_duplicate_is_given_the_task_as_it_was_stored(ox: Oxpull, send: 
     assert competitor.counts() == (1, 1)
 
 
-# F23
 async def test_a_duplicate_changes_nothing_of_a_running_row(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     claim = await claim_of(ox, first)
@@ -189,7 +181,6 @@ async def test_a_duplicate_changes_nothing_of_a_running_row(ox: Oxpull, send: An
     await settle(ox, claim, Settlement.success(None))
 
 
-# U9, U10, F21
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -234,7 +225,6 @@ async def test_path_and_queue_and_backend_belong_to_the_key(ox: Oxpull, send: An
         assert (await other.reference(PATH, unique=True).enqueue(1)).id != first.id
 
 
-# U13
 async def test_a_task_is_made_unique_by_settings_of_one_oxpull(migrated_url: str):
     async with (
         Oxpull(migrated_url, unique_tasks=[PATH]) as ours,
@@ -256,7 +246,6 @@ async def test_a_call_may_be_unique_although_its_task_is_not(ox: Oxpull, competi
     assert competitor.counts() == (2, 1)
 
 
-# U14, F9
 async def test_a_task_that_was_retried_before_the_next_enqueue_still_holds_its_key(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -271,7 +260,6 @@ async def test_a_task_that_was_retried_before_the_next_enqueue_still_holds_its_k
     assert competitor.counts() == (1, 1)
 
 
-# U15, F9b, F10
 async def test_a_task_that_was_retried_after_it_was_superseded_runs_beside_the_newer_one(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -297,7 +285,6 @@ async def test_a_task_that_was_retried_after_it_was_superseded_runs_beside_the_n
     assert (await send.enqueue(1)).created
 
 
-# U17
 async def test_what_is_refused_is_refused_before_a_duplicate_is_looked_for(migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url, queues=["default"]) as ox:
         send = ox.reference(PATH, unique=True)
@@ -309,7 +296,6 @@ async def test_what_is_refused_is_refused_before_a_duplicate_is_looked_for(migra
     assert competitor.counts() == (1, 1)
 
 
-# U18
 async def test_a_row_without_a_lock_is_nobodys_holder(ox: Oxpull, send: AnyTask, competitor: Competitor):
     await ox.reference(PATH).enqueue(1)
     first = await send.enqueue(1)
@@ -319,7 +305,6 @@ async def test_a_row_without_a_lock_is_nobodys_holder(ox: Oxpull, send: AnyTask,
     assert (await send.enqueue(1)).id == first.id
 
 
-# U19
 async def test_of_many_first_calls_at_once_one_creates(ox: Oxpull, send: AnyTask, competitor: Competitor):
     results = await _at_once(8, lambda: send.enqueue(1))
 
@@ -328,7 +313,6 @@ async def test_of_many_first_calls_at_once_one_creates(ox: Oxpull, send: AnyTask
     assert competitor.counts() == (1, 1)
 
 
-# F31
 @pytest.mark.parametrize("named", [None, uuid4()], ids=["no task", "a task that never was"])
 async def test_a_stray_lock_is_no_obstacle(ox: Oxpull, send: AnyTask, competitor: Competitor, named: UUID | None):
     competitor.insert_lock(key_of(1), named)
@@ -339,7 +323,6 @@ async def test_a_stray_lock_is_no_obstacle(ox: Oxpull, send: AnyTask, competitor
     assert competitor.locks() == {key_of(1): result.id}
 
 
-# F11
 async def test_a_delayed_task_holds_its_key_from_the_start(ox: Oxpull, send: AnyTask, competitor: Competitor):
     calls = [(number,) for number in range(100)]
     delayed = await send.using(run_after=2).enqueue_many(calls)
@@ -352,7 +335,6 @@ async def test_a_delayed_task_holds_its_key_from_the_start(ox: Oxpull, send: Any
     assert {claim.id for claim in claims} == {result.id for result in delayed}
 
 
-# F11
 async def test_a_task_in_backoff_holds_its_key(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     claim = await claim_of(ox, first)
@@ -366,7 +348,6 @@ async def test_a_task_in_backoff_holds_its_key(ox: Oxpull, send: AnyTask, compet
     assert competitor.counts() == (1, 1)
 
 
-# F13
 async def test_a_task_whose_last_worker_died_frees_its_key_once_it_is_reaped(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -383,7 +364,6 @@ async def test_a_task_whose_last_worker_died_frees_its_key_once_it_is_reaped(
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# F13, F9a
 async def test_a_task_that_is_reaped_with_attempts_left_keeps_its_key_throughout(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -400,7 +380,6 @@ async def test_a_task_that_is_reaped_with_attempts_left_keeps_its_key_throughout
     assert (await send.enqueue(1)).id == first.id
 
 
-# F14
 async def test_a_discarded_task_frees_its_key(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     assert await ox.actions.discard(first.id)
@@ -411,7 +390,6 @@ async def test_a_discarded_task_frees_its_key(ox: Oxpull, send: AnyTask, competi
     assert competitor.locks() == {key_of(1): second.id}
 
 
-# F14
 async def test_a_pruned_task_frees_its_key(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     competitor.set_task(first.id, status="SUCCESSFUL", finished_at=_long_ago())
@@ -422,7 +400,6 @@ async def test_a_pruned_task_frees_its_key(ox: Oxpull, send: AnyTask, competitor
     assert competitor.counts() == (1, 1)
 
 
-# F14
 async def test_of_fifty_calls_right_after_a_delete_one_creates(ox: Oxpull, send: AnyTask, competitor: Competitor):
     for _ in range(rounds(small=3, full=50)):
         holder = await send.enqueue(1)
@@ -436,7 +413,6 @@ async def test_of_fifty_calls_right_after_a_delete_one_creates(ox: Oxpull, send:
         assert competitor.counts() == (1, 1)
 
 
-# F15
 async def test_a_task_that_is_given_back_never_lets_go_of_its_key(ox: Oxpull, send: AnyTask, competitor: Competitor):
     first = await send.enqueue(1)
     seen: set[UUID] = set()
@@ -458,7 +434,6 @@ async def test_a_task_that_is_given_back_never_lets_go_of_its_key(ox: Oxpull, se
     assert competitor.counts() == (1, 1)
 
 
-# F30
 async def test_whatever_becomes_of_a_superseded_task_the_lock_stays_with_the_newer_one(
     ox: Oxpull, send: AnyTask, competitor: Competitor
 ):
@@ -475,7 +450,7 @@ async def test_whatever_becomes_of_a_superseded_task_the_lock_stays_with_the_new
     assert (await send.enqueue(1)).id == new.id
 
 
-# F33: a duplicate takes no lock, so it queues behind nobody who has the holder's row
+# A duplicate takes no lock, so it queues behind nobody who has the holder's row
 @pytest.mark.engines("postgres", "mysql")
 async def test_a_duplicate_does_not_wait_for_whoever_is_writing_the_holder(
     ox: Oxpull, send: AnyTask, competitor: Competitor

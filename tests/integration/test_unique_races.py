@@ -41,7 +41,6 @@ def pending_rows(competitor: Competitor, number: int) -> dict[UUID, str]:
     return {UUID(str(id)): status for id, args, status in rows if args in (f"[{number}]", [number])}
 
 
-# U19, F26
 @pytest.mark.parametrize(
     "ways", [("alone",), ("together",), ("alone", "together", "many")], ids=["alone", "together", "mixed"]
 )
@@ -60,7 +59,6 @@ async def test_a_free_key_is_created_once_and_everybody_gets_it(
     assert tasks == locks
 
 
-# F14, F17
 @pytest.mark.parametrize("status", ["FAILED", "SUCCESSFUL", "gone", "named by nothing"])
 async def test_a_stale_key_is_taken_over_once_and_everybody_gets_the_new_task(
     racers: Racers, competitor: Competitor, status: str
@@ -132,7 +130,6 @@ async def test_a_holder_that_ends_amid_the_race_has_at_most_one_successor(
         await ox.actions.discard(again.id)
 
 
-# F9b
 async def test_a_holder_that_is_retried_amid_the_race_stays_the_holder_or_runs_beside_one_successor(
     ox: Oxpull, racers: Racers, competitor: Competitor
 ):
@@ -200,7 +197,6 @@ def _insert_stale(competitor: Competitor, number: int) -> None:
     competitor.commit()
 
 
-# U23, F1, F29
 async def test_when_a_competitor_rolls_back_one_of_those_who_wait_creates(racers: Racers, competitor: Competitor):
     for number in range(ROUNDS):
         await aside(competitor.begin)
@@ -228,7 +224,6 @@ async def test_when_a_competitor_commits_everybody_gets_its_task(racers: Racers,
         assert list(pending_rows(competitor, number)) == [theirs]
 
 
-# F1
 async def test_winners_that_roll_back_one_after_another_leave_the_key_to_the_one_that_commits(
     ox: Oxpull, competitor: Competitor
 ):

@@ -76,7 +76,6 @@ async def shop(ox: Oxpull, url: str, handle: Handle, send: AnyTask) -> AsyncIter
     await shop.engine.dispose()
 
 
-# F97, F98
 async def test_concurrent_requests_never_see_each_others_transactions(
     shop: Shop, competitor: Competitor, handle: Handle
 ):
@@ -94,7 +93,6 @@ async def test_concurrent_requests_never_see_each_others_transactions(
     no_lock_without_task_nor_task_without_lock(competitor)
 
 
-# F95
 async def test_a_request_that_is_cut_off_before_its_commit_leaves_nothing(
     shop: Shop, competitor: Competitor, send: AnyTask
 ):
@@ -115,7 +113,6 @@ async def test_a_request_that_is_cut_off_before_its_commit_leaves_nothing(
     assert (await send.enqueue(1)).created
 
 
-# F95
 async def test_a_request_that_is_cut_off_after_its_commit_leaves_its_task(shop: Shop, competitor: Competitor):
     async with shop.client() as client:
         request = asyncio.ensure_future(client.post("/orders/1"))

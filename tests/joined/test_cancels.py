@@ -160,7 +160,6 @@ def _let_asyncpg_forget_its_handshake() -> None:
     loop.set_exception_handler(handle)
 
 
-# F82
 @pytest.mark.engines("postgres", "mysql")
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("stop", ["task", "scope"])

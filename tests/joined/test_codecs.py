@@ -46,7 +46,6 @@ async def _nothing(connection: Any) -> None:
     """As it comes."""
 
 
-# F77
 @pytest.mark.parametrize("way", ["asyncpg", "asyncpg-pool"], indirect=True)
 @pytest.mark.parametrize("codec", [_nothing, _json, _other_json, _text_of_ids])
 async def test_codecs_of_the_callers_connection_change_nothing(
@@ -71,7 +70,6 @@ async def test_codecs_of_the_callers_connection_change_nothing(
     assert competitor.rows("SELECT jsonb_typeof(args) FROM django_ox_oxtask") == [("array",)] * 2
 
 
-# F77
 @pytest.mark.usefixtures("few")
 async def test_every_caller_gets_the_same_key_row_and_values(
     ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
@@ -89,7 +87,6 @@ async def test_every_caller_gets_the_same_key_row_and_values(
     assert competitor.counts() == (2, 2)
 
 
-# F77
 @pytest.mark.parametrize("way", ["postgresql+asyncpg-connection"], indirect=True)
 async def test_a_json_serializer_of_the_callers_engine_changes_nothing(
     ox: Oxpull, send: AnyTask, url: str, handle: Handle
@@ -109,7 +106,6 @@ async def test_a_json_serializer_of_the_callers_engine_changes_nothing(
     assert (await ox.get_result(created.id)).args == [VALUE]
 
 
-# F78
 @pytest.mark.engines("postgres", "mysql")
 @pytest.mark.usefixtures("few")
 async def test_a_time_zone_of_the_callers_session_moves_no_instant(

@@ -23,7 +23,6 @@ RACES_AT_A_SNAPSHOT = {
 stories = pytest.mark.parametrize(("before", "after"), STORIES, ids=["-then-".join(story) for story in STORIES])
 
 
-# U1-U6, U14, U15, U18, U27-U30, U33-U35, F2, F3, F17, F22, F30, F31
 @pytest.mark.usefixtures("few")
 @stories
 async def test_the_pending_holder_is_found_or_a_new_task_made_or_the_race_told(

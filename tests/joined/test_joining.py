@@ -120,7 +120,6 @@ async def test_what_was_decided_at_once_is_asked_about_no_more():
     assert (transaction.asked, outside.asked) == ([], [])
 
 
-# U38
 async def test_five_passes_and_no_more_are_tried():
     transaction = Transaction([[Unseen()]], level="read committed")
 
@@ -132,7 +131,6 @@ async def test_five_passes_and_no_more_are_tried():
     assert caught.value.__cause__ is None
 
 
-# U39
 async def test_deadlocks_are_repeated_then_told_with_the_last_of_them():
     deadlock = DeadlockDetected("deadlock")
     transaction = Transaction([deadlock])
@@ -171,7 +169,6 @@ async def test_what_no_look_can_mend_is_raised_as_it_is(error: OxpullError):
     assert caught.value is error
 
 
-# U27
 async def test_holders_of_a_snapshot_that_are_unchanged_are_believed():
     holder, outside = held("READY"), Outside()
     transaction = Transaction([[holder]], from_snapshot=True)
@@ -182,7 +179,6 @@ async def test_holders_of_a_snapshot_that_are_unchanged_are_believed():
     assert outside.asked == []
 
 
-# U28
 async def test_holders_of_a_snapshot_that_were_changed_are_returned_as_they_are_now():
     seen, now, unique = held("READY"), held("RUNNING"), new_unique("a")
     transaction = Transaction([[seen]], from_snapshot=True, is_unchanged=False)
@@ -190,7 +186,6 @@ async def test_holders_of_a_snapshot_that_were_changed_are_returned_as_they_are_
     assert await joining(transaction, [unique], Outside({unique.key: now})).decide() == [now]
 
 
-# U29, U30, U32
 @pytest.mark.parametrize(
     ("now", "words", "status"),
     [
@@ -216,7 +211,6 @@ async def test_a_holder_that_let_go_since_the_snapshot_is_a_race_with_its_reason
     assert caught.value.__cause__ is failure
 
 
-# U35
 async def test_where_changed_rows_can_be_locked_a_holder_that_let_go_is_looked_at_anew():
     unique = new_unique("a")
     transaction = Transaction(
@@ -239,7 +233,6 @@ async def test_what_this_very_call_has_written_is_new_though_a_later_look_finds_
     assert await joining(transaction, [mine, other], Outside()).decide() == [Inserted(), Inserted()]
 
 
-# U33
 async def test_a_winner_beyond_the_snapshot_is_learnt_outside_and_not_tried_again():
     theirs, mine, now = new_unique("a"), new_unique("b"), held("READY")
     transaction = Transaction([SerializationFailure("40001"), [Inserted()]], from_snapshot=True)
@@ -261,7 +254,6 @@ async def test_a_serialization_failure_that_no_pending_holder_explains_is_a_race
     assert (caught.value.retry, caught.value.holder_id) == ("transaction", gone.task_id)
 
 
-# F7
 async def test_where_nothing_can_be_asked_outside_a_serialization_failure_is_for_the_whole_transaction():
     failure, outside = SerializationFailure("517"), Outside(rechecks=False)
 
@@ -273,7 +265,6 @@ async def test_where_nothing_can_be_asked_outside_a_serialization_failure_is_for
     assert outside.asked == []
 
 
-# F2
 async def test_a_recheck_that_fails_is_a_race_chained_to_its_error():
     lost = ConnectionLost("refused")
     transaction = Transaction([[held("READY")]], from_snapshot=True, is_unchanged=False)

@@ -16,7 +16,6 @@ from tests.joined.calls import SEND, hold, key_of, own_rows
 from tests.joined.handles import Caller
 
 
-# F98
 async def test_a_unique_enqueue_commits_with_the_callers_rows(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -34,7 +33,6 @@ async def test_a_unique_enqueue_commits_with_the_callers_rows(
     assert own_rows(competitor) == {1, 2}
 
 
-# F98, U11
 async def test_a_unique_enqueue_rolls_back_with_the_callers_rows(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -49,7 +47,7 @@ async def test_a_unique_enqueue_rolls_back_with_the_callers_rows(
     assert competitor.counts() == (1, 1)
 
 
-# F6, U25: SQLAlchemy hasn't begun on the server yet, and the sqlite3 module's legacy mode hasn't begun at all
+# SQLAlchemy hasn't begun on the server yet, and the sqlite3 module's legacy mode hasn't begun at all
 async def test_an_enqueue_that_is_the_transactions_first_statement_rolls_back_with_it(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -60,7 +58,6 @@ async def test_an_enqueue_that_is_the_transactions_first_statement_rolls_back_wi
     assert competitor.counts() == (0, 0)
 
 
-# F6
 async def test_a_duplicate_that_is_the_transactions_first_statement_leaves_what_follows_to_the_caller(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -75,7 +72,6 @@ async def test_a_duplicate_that_is_the_transactions_first_statement_leaves_what_
     assert competitor.counts() == (1, 1)
 
 
-# F98
 async def test_plain_and_bulk_enqueues_commit_and_roll_back_with_the_callers_rows(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -97,7 +93,6 @@ async def test_plain_and_bulk_enqueues_commit_and_roll_back_with_the_callers_row
     assert competitor.locks() == {key_of(1): unique[0].id, key_of(2): unique[1].id}
 
 
-# F5, U25, U27
 async def test_duplicates_cost_the_caller_nothing(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -131,7 +126,6 @@ async def test_a_duplicate_of_the_same_transaction_finds_its_own_task(
     assert competitor.locks() == {key_of(1): first.id, key_of(2): both[0].id}
 
 
-# U7, F19
 async def test_a_duplicate_returns_the_stored_row_whatever_it_asked_for(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -144,7 +138,6 @@ async def test_a_duplicate_returns_the_stored_row_whatever_it_asked_for(
     assert (found.status, found.priority, found.run_after, found.args) == ("RUNNING", 7, None, [1])
 
 
-# F5
 async def test_an_enqueue_inside_the_callers_savepoint_is_undone_with_it(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -167,7 +160,6 @@ async def test_an_enqueue_inside_the_callers_savepoint_is_undone_with_it(
     assert competitor.locks() == {key_of(1): kept.id, key_of(2): held}
 
 
-# F5
 async def test_an_enqueue_inside_the_callers_savepoint_is_kept_with_it(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -180,7 +172,6 @@ async def test_an_enqueue_inside_the_callers_savepoint_is_kept_with_it(
     assert competitor.locks() == {key_of(1): results[0].id, key_of(2): results[1].id}
 
 
-# F31, U18
 async def test_a_dangling_lock_is_taken_over_in_the_callers_transaction_and_back_after_its_rollback(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -198,7 +189,6 @@ async def test_a_dangling_lock_is_taken_over_in_the_callers_transaction_and_back
     assert competitor.locks() == {key_of(1): result.id}
 
 
-# F30
 async def test_a_lock_that_moved_on_outlives_a_late_success_of_the_task_that_had_it(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):

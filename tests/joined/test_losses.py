@@ -26,7 +26,6 @@ MOST_STATEMENTS = 30
 IDENTITY = {"postgres": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
 
 
-# F31
 @pytest.mark.engines("postgres", "mysql")
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("path", PATHS)
@@ -63,7 +62,6 @@ async def test_a_connection_that_is_killed_before_any_statement_leaves_nothing(
     assert competitor.locks() == ({key_of(1): holder} if holder else {})
 
 
-# F31
 @pytest.mark.engines("postgres", "mysql")
 @pytest.mark.usefixtures("few")
 async def test_a_connection_that_is_killed_around_a_recheck_leaves_nothing(

@@ -107,7 +107,6 @@ def clean(pooler: PgBouncer) -> Callable[[], None]:
     return check
 
 
-# F75
 async def test_the_librarys_own_paths_work_through_a_pooler(
     pooled: Oxpull, pooled_send: AnyTask, competitor: Competitor, clean: Callable[[], None]
 ):
@@ -131,7 +130,6 @@ async def test_the_librarys_own_paths_work_through_a_pooler(
     clean()
 
 
-# F75, F98
 @every_kind
 async def test_callers_behind_a_pooler_are_joined(
     pooled: Oxpull, pooled_send: AnyTask, pooled_caller: Caller, competitor: Competitor, clean: Callable[[], None]
@@ -159,7 +157,6 @@ async def test_callers_behind_a_pooler_are_joined(
     clean()
 
 
-# F75, F74
 @every_kind
 async def test_a_recheck_through_a_pooler_finds_the_holder_and_leaves_no_bound_behind(
     pooled: Oxpull, pooled_send: AnyTask, pooled_caller: Caller, competitor: Competitor, clean: Callable[[], None]
@@ -220,7 +217,6 @@ async def test_as_many_callers_as_the_pooler_has_connections_do_not_wait_for_ano
     assert competitor.counts() == (SERVER_CONNECTIONS, SERVER_CONNECTIONS)
 
 
-# F75, F26
 @every_kind
 async def test_racers_behind_a_pooler_end_with_one_row_for_each_key(
     pooled: Oxpull,
@@ -252,7 +248,6 @@ async def test_racers_behind_a_pooler_end_with_one_row_for_each_key(
     clean()
 
 
-# F75
 @pytest.mark.parametrize("kind", ["asyncpg"])
 async def test_a_cancelled_call_behind_a_pooler_leaves_its_transaction_usable(
     pooled: Oxpull, pooled_send: AnyTask, pooled_caller: Caller, competitor: Competitor, clean: Callable[[], None]

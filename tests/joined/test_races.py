@@ -40,7 +40,6 @@ class Finish:
     """How long its longest call took."""
 
 
-# F1, F2, F3, F5, F26, F29, U19
 @pytest.mark.timeout(600)
 async def test_someones_row_survives_if_and_only_if_someone_committed(
     ox: Oxpull, send: AnyTask, new_caller: Callers, level: str, competitor: Competitor, handle: Handle
@@ -110,7 +109,6 @@ def _check(finishes: Sequence[Finish], competitor: Competitor, race: int, handle
         assert not lost, lost
 
 
-# F1
 @pytest.mark.engines("postgres", "mysql")
 async def test_whoever_is_last_after_winners_that_roll_back_has_the_row(
     ox: Oxpull, send: AnyTask, new_caller: Callers, level: str, competitor: Competitor
@@ -144,7 +142,7 @@ async def test_whoever_is_last_after_winners_that_roll_back_has_the_row(
         no_lock_without_task_nor_task_without_lock(competitor)
 
 
-# F29: a stale lock's release races two inserts
+# A stale lock's release races two inserts
 @pytest.mark.engines("postgres", "mysql")
 async def test_one_of_many_takes_a_stale_lock_over(
     ox: Oxpull, send: AnyTask, new_caller: Callers, level: str, competitor: Competitor

@@ -104,7 +104,6 @@ async def test_a_connection_that_was_given_back_to_its_pool_is_refused(ox: Oxpul
         await ox.bind(caller.bindable).enqueue_unique(send, 1)
 
 
-# F98
 @pytest.mark.usefixtures("few")
 async def test_another_database_of_the_same_server_is_refused(
     way: Any, handle: Handle, databases: Databases, url: str, ox: Oxpull, send: AnyTask, competitor: Competitor
@@ -222,7 +221,6 @@ async def test_a_session_or_connection_of_the_sync_api_is_a_type_error(ox_elsewh
         ox_elsewhere.bind(Session())
 
 
-# F98
 @pytest.mark.usefixtures("few")
 async def test_a_connection_of_another_engine_is_a_type_error_before_any_sql(
     caller: Caller, handle: Handle, shared_databases: SharedDatabases
@@ -292,7 +290,6 @@ async def test_an_oxpull_of_another_event_loop_is_refused(url: str):
 # Values
 
 
-# F103
 @pytest.mark.usefixtures("few")
 async def test_arguments_that_cannot_be_stored_are_refused_before_any_sql(
     ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor

@@ -14,7 +14,6 @@ from tests.joined.calls import hold, key_of, no_lock_without_task_nor_task_witho
 from tests.joined.handles import Caller, Handle
 
 
-# F70, F71
 async def test_calls_at_once_on_one_connection_are_serialised(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
 ):
@@ -50,7 +49,6 @@ async def test_calls_at_once_through_one_bound_are_serialised(
     assert competitor.counts() == (0, 0)
 
 
-# F71
 async def test_a_session_and_its_connection_are_one(
     ox: Oxpull, send: AnyTask, caller: Caller, handle: Handle, competitor: Competitor
 ):
@@ -104,7 +102,6 @@ async def test_of_calls_at_once_a_cancelled_one_costs_the_others_nothing_where_t
     assert own_rows(competitor) == {1}
 
 
-# F18, F74
 @pytest.mark.usefixtures("few")
 async def test_a_transaction_of_ours_needs_one_connection_alone(url: str, competitor: Competitor):
     async with Oxpull(url, pool_size=1, pool_timeout=2) as ox:

@@ -42,7 +42,7 @@ class Rechecks:
         return await self._recheck(keys)
 
 
-# U27; the MySQL family has no look that leaves no lock behind, so that there it's asked outside
+# The MySQL family has no look that leaves no lock behind, so that there it's asked outside
 async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connection(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
 ):
@@ -57,7 +57,6 @@ async def test_a_holder_that_is_as_it_was_is_returned_without_a_further_connecti
     assert rechecks.count == (1 if (dialect, level) == ("mysql", REPEATABLE_READ) else 0)
 
 
-# U28
 @pytest.mark.engines("postgres", "mysql")
 async def test_read_committed_never_asks_outside(ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor):
     rechecks = Rechecks(ox)
@@ -74,7 +73,6 @@ async def test_read_committed_never_asks_outside(ox: Oxpull, send: AnyTask, call
     assert rechecks.count == 0
 
 
-# U31
 async def test_a_holder_that_is_being_written_is_returned_as_it_was_without_waiting(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
 ):
@@ -99,7 +97,7 @@ async def test_a_holder_that_is_being_written_is_returned_as_it_was_without_wait
     assert waited < 0.5
 
 
-# U31; the reference takes it for pending
+# The reference takes it for pending
 @postgres
 async def test_a_holder_that_was_settled_and_is_being_written_again_is_not_taken_for_pending(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
@@ -121,7 +119,6 @@ async def test_a_holder_that_was_settled_and_is_being_written_again_is_not_taken
     assert (caught.value.holder_id, caught.value.holder_status) == (holder, "SUCCESSFUL")
 
 
-# U31
 async def test_several_holders_of_which_one_is_being_written_are_returned_as_they_are(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor, dialect: str
 ):
@@ -144,7 +141,6 @@ async def test_several_holders_of_which_one_is_being_written_are_returned_as_the
     assert [result.status for result in found][:2] == ["READY", "READY"]
 
 
-# F2, F3
 async def test_a_winner_that_the_snapshot_cannot_see_is_found_beside_new_keys(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor, isolates_snapshots: bool
 ):
@@ -200,7 +196,6 @@ async def test_a_bulk_call_that_meets_a_race_writes_nothing(
     assert own_rows(competitor) == {1, 2}
 
 
-# U29, F27
 @postgres
 async def test_the_race_says_what_has_happened_at_which_level_and_what_to_repeat(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
@@ -224,7 +219,7 @@ async def test_the_race_says_what_has_happened_at_which_level_and_what_to_repeat
     assert race.__cause__.__cause__ is not None  # the driver's own
 
 
-# U33: the reference raises after five passes at REPEATABLE READ, and the bare 40001 at SERIALIZABLE
+# The reference raises after five passes at REPEATABLE READ, and the bare 40001 at SERIALIZABLE
 @postgres
 async def test_a_winner_that_was_settled_again_is_told_with_its_serialization_failure(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor
@@ -243,7 +238,6 @@ async def test_a_winner_that_was_settled_again_is_told_with_its_serialization_fa
     assert competitor.counts() == (1, 1)
 
 
-# U37
 @postgres
 async def test_a_migration_that_waits_for_the_callers_snapshot_is_not_waited_for(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor,
@@ -273,7 +267,6 @@ async def test_a_migration_that_waits_for_the_callers_snapshot_is_not_waited_for
     assert own_rows(competitor) == {1}
 
 
-# F2
 @postgres
 async def test_a_recheck_that_is_refused_is_told_as_a_race(
     ox: Oxpull, send: AnyTask, caller: Caller, snapshot_level: str, competitor: Competitor, unused_port: int
@@ -297,7 +290,6 @@ async def test_a_recheck_that_is_refused_is_told_as_a_race(
     assert competitor.counts() == (1, 1)
 
 
-# F2
 @postgres
 @pytest.mark.parametrize("way", ["asyncpg", "postgresql+psycopg-session"], indirect=True)
 async def test_a_recheck_that_gets_no_answer_is_told_as_a_race_within_its_bound(
@@ -321,7 +313,6 @@ async def test_a_recheck_that_gets_no_answer_is_told_as_a_race_within_its_bound(
     assert own_rows(competitor) == {1}
 
 
-# F74
 @postgres
 async def test_a_recheck_needs_no_connection_of_any_pool(
     url: str, caller: Caller, snapshot_level: str, competitor: Competitor
@@ -344,7 +335,6 @@ async def test_a_recheck_needs_no_connection_of_any_pool(
     assert len(competitor.sessions()) <= 1  # the caller's
 
 
-# F74
 @postgres
 @pytest.mark.parametrize("way", ["asyncpg"], indirect=True)
 async def test_fifty_rechecks_at_once_open_few_connections(
@@ -386,7 +376,6 @@ async def test_fifty_rechecks_at_once_open_few_connections(
     await eventually(lambda: len(competitor.sessions()) == before)
 
 
-# F74
 @postgres
 @pytest.mark.parametrize("way", ["asyncpg"], indirect=True)
 async def test_a_server_without_a_connection_to_spare_makes_it_a_race(
@@ -436,7 +425,6 @@ async def test_who_gets_no_turn_for_a_recheck_is_told_so_within_its_bound(
     await caller.commit()
 
 
-# F7
 @pytest.mark.engines("sqlite")
 async def test_a_snapshot_that_others_have_written_past_is_told_at_once(
     ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor

@@ -102,7 +102,6 @@ async def test_the_order_of_flush_and_enqueue_is_the_callers(
     assert competitor.locks() == {key_of(7): again.id}
 
 
-# F5
 @every_session
 async def test_an_enqueue_inside_a_nested_transaction_is_undone_with_it(
     ox: Oxpull, send: AnyTask, engine_: AsyncEngine, competitor: Competitor
@@ -124,7 +123,7 @@ async def test_an_enqueue_inside_a_nested_transaction_is_undone_with_it(
     assert competitor.locks() == {key_of(1): outer.id, key_of(3): kept.id}
 
 
-# F6: on SQLite SQLAlchemy's own SAVEPOINT is then the transaction, and its RELEASE commits, unless the engine is set up
+# On SQLite SQLAlchemy's own SAVEPOINT is then the transaction, and its RELEASE commits, unless the engine is set up
 # as in SQLAlchemy's manual
 @every_session
 async def test_after_a_nested_transaction_that_comes_first_the_task_shares_the_fate_of_the_callers_rows(
@@ -140,7 +139,6 @@ async def test_after_a_nested_transaction_that_comes_first_the_task_shares_the_f
     assert competitor.counts() == ((1, 1) if handle.dialect == "sqlite" else (0, 0))
 
 
-# F6
 @pytest.mark.parametrize("way", ["sqlite+aiosqlite-session"], indirect=True)
 @pytest.mark.parametrize("nested", [False, True], ids=["plain", "nested"])
 async def test_an_engine_that_begins_by_itself_is_joined_as_it_is(

@@ -40,7 +40,6 @@ PATIENCE = {
 CODES = {"postgres": "55P03", "mysql": 1205, "sqlite": 5}
 
 
-# U21, U22, F27
 async def test_a_wait_that_the_callers_own_setting_ends_is_a_race_and_the_transaction_goes_on(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
 ):
@@ -67,7 +66,7 @@ async def test_a_wait_that_the_callers_own_setting_ends_is_a_race_and_the_transa
     assert competitor.locks() == {key_of(1): again.id}
 
 
-# F27: `using(wait=…)`
+# `using(wait=…)`
 @servers
 async def test_a_wait_that_the_call_bounds_is_a_race_and_the_callers_own_bound_is_put_back(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, dialect: str
@@ -114,7 +113,6 @@ async def test_a_bound_of_the_callers_session_or_transaction_outlives_ours(
     assert later == (before if "LOCAL" not in setting else ("0",))
 
 
-# U23, F1
 @servers
 async def test_a_competitor_that_rolls_back_leaves_its_key_to_who_waits(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, somebody_waits: Seen
@@ -132,7 +130,6 @@ async def test_a_competitor_that_rolls_back_leaves_its_key_to_who_waits(
     assert own_rows(competitor) == {1}
 
 
-# U24, U33
 @servers
 async def test_a_competitor_that_commits_while_we_wait_is_found_at_every_level(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor, somebody_waits: Seen,
@@ -155,7 +152,6 @@ async def test_a_competitor_that_commits_while_we_wait_is_found_at_every_level(
     assert own_rows(competitor) == {1, 2}
 
 
-# U26, U14
 @servers
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_an_operators_retry_in_flight_is_waited_for_then_believed(
@@ -181,7 +177,6 @@ async def test_an_operators_retry_in_flight_is_waited_for_then_believed(
     assert own_rows(competitor) == {1}
 
 
-# U26
 @servers
 async def test_a_settled_holder_whose_key_was_taken_over_cannot_be_retried_until_the_caller_is_done(
     ox: Oxpull, send: AnyTask, caller: Caller, level: str, competitor: Competitor
@@ -226,7 +221,6 @@ async def test_the_wait_of_one_transaction_holds_up_no_other_callers(
     assert competitor.counts() == (3, 3)
 
 
-# U39
 @pytest.mark.engines("postgres")
 @pytest.mark.usefixtures("few")
 async def test_a_deadlock_that_ends_with_the_competitor_is_repeated_and_costs_nothing(
@@ -259,7 +253,6 @@ async def test_a_deadlock_that_ends_with_the_competitor_is_repeated_and_costs_no
     assert own_rows(competitor) == {1}
 
 
-# U39, F29
 @pytest.mark.engines("postgres")
 @pytest.mark.usefixtures("few")
 async def test_a_deadlock_that_stays_is_a_race_and_the_transaction_goes_on(
