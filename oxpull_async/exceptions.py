@@ -185,24 +185,36 @@ class Retry(OxpullError):
     after the last one the row is FAILED.
     """
 
-    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
-        super().__init__(reason or "the task asked to be tried again")
+    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
+        super().__init__(after, reason)  # all of it, so that it can be pickled
         self.after = after
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or "the task asked to be tried again"
 
 
 class Snooze(OxpullError):
     """Raised by a task: run me again ``after``, seconds or a ``timedelta``, as if this attempt had never been."""
 
-    def __init__(self, reason: str = "", *, after: float | timedelta) -> None:
-        super().__init__(reason or "the task asked to run later")
+    def __init__(self, after: float | timedelta, reason: str = "") -> None:
+        super().__init__(after, reason)
         self.after = after
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or "the task asked to run later"
 
 
 class Discard(OxpullError):
     """Raised by a task: settle the row as DISCARDED, whatever attempts are left. The reason is recorded."""
 
     def __init__(self, reason: str = "") -> None:
-        super().__init__(reason or "the task gave itself up")
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or "the task gave itself up"
 
 
 class StoreError(OxpullError):
