@@ -41,6 +41,7 @@ from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.stats import Stats
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
+from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
 from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter, Unique, make_options
@@ -69,7 +70,8 @@ class Oxpull(TaskMaker, Verbs):
         self._opening = Opening(self.settings, self.substitutes)
         self._hooks = Hooks()
         self._settle_hints = SettleHints()
-        self._ready_hints = ReadyHints()
+        self._announcer = Announcer(lambda: self.store, self.settings)
+        self._ready_hints = ReadyHints(self._announcer.announce)
         self._reader = Reader(lambda: self.substitutes.recipient or self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self._bound_host = BoundHost(
@@ -123,6 +125,7 @@ class Oxpull(TaskMaker, Verbs):
         if self._opening.is_open:
             with anyio.move_on_after(self.settings.close_timeout, shield=True):
                 await self._batching.drain()
+        await self._announcer.drain()
         await self._opening.close()
 
     async def __aenter__(self) -> Oxpull:
@@ -342,6 +345,11 @@ class Oxpull(TaskMaker, Verbs):
     def ready_hints(self) -> ReadyHints:
         """Tells workers of this process that a row was enqueued."""
         return self._ready_hints
+
+    @property
+    def announcer(self) -> Announcer:
+        """Tells workers of other processes that a row was enqueued."""
+        return self._announcer
 
     def _uniqueness(self, task: AnyTask, force: bool) -> Unique | None:
         if task.options.unique is not None:

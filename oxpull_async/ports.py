@@ -9,13 +9,13 @@ of the answer; a ``StoreError`` means that nothing was decided.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from oxpull_async._figures import Inspection
+from oxpull_async._links import Links
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.core.statuses import TaskStatus
 
@@ -199,19 +199,7 @@ class Pruned:
     batches: int = 0
 
 
-class LeaseKeeper(Protocol):
-    """Renews leases over a connection of its own, in whichever thread and event loop it was opened."""
-
-    async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
-        """Extend the leases still held by this worker at their epochs; returns the ids extended."""
-        ...
-
-    async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
-        """Those of the task rows that exist, in any order."""
-        ...
-
-
-class Store(Inspection, Protocol):
+class Store(Inspection, Links, Protocol):
     """A database with the queue's tables in it."""
 
     @property
@@ -310,10 +298,6 @@ class Store(Inspection, Protocol):
 
     async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
         """Extend the leases still held by this worker at their epochs; returns the ids extended."""
-        ...
-
-    def lease_keeper(self) -> AbstractAsyncContextManager[LeaseKeeper]:
-        """Connect apart from everything else, so that renewals depend neither on the pool nor on the event loop."""
         ...
 
     async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:

@@ -46,6 +46,8 @@ class Settings(BaseModel):
     """The longest that one statement of ours may take."""
     statement_cache: bool = True
     """False prepares no named statements: for PgBouncer in transaction mode."""
+    notify: bool = True
+    """Whether processes tell one another of new rows, where the engine can (PostgreSQL); else they poll."""
     synchronous: Literal["NORMAL", "FULL"] = "FULL"
     """SQLite's durability: FULL survives a power cut, NORMAL may lose the last commits then."""
 
@@ -103,7 +105,7 @@ def _parsed(name: str, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()]
     if name in ("lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"):
         return float(text)
-    if name in ("statement_cache", "reconciler") and text.lower() in ("1", "0", "true", "false", "yes", "no"):
+    if name in ("statement_cache", "notify", "reconciler") and text.lower() in ("1", "0", "true", "false", "yes", "no"):
         return text.lower() in ("1", "true", "yes")
     return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from oxpull_async._figures import Counts, LockRow
+from oxpull_async._links import Listener
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
@@ -209,6 +210,16 @@ class ScheduleProcedures(Protocol):
     def move_boundary(self, schedule_id: int, boundary_for: str, now: datetime) -> Procedure[None]: ...
 
 
+class Wakeups(Protocol):
+    """Words from process to process, on engines that have them."""
+
+    def listening(
+        self, heard: Callable[[str], None], lost: Callable[[], None]
+    ) -> AbstractAsyncContextManager[Listener]: ...
+
+    async def notify(self, word: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """One dialect."""
@@ -227,3 +238,4 @@ class Room:
     batches: BatchProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""
+    wakeups: Wakeups | None = None

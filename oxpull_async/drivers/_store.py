@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from oxpull_async._figures import Counts, LockRow
+from oxpull_async._links import LeaseKeeper, Listener
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.drivers import _ticks
@@ -15,14 +16,13 @@ from oxpull_async.drivers._batches import SqlBatchStore
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._procedure import Procedure, Undecided
-from oxpull_async.drivers._room import Alone, Room
+from oxpull_async.drivers._room import Alone, Room, Wakeups
 from oxpull_async.exceptions import NotOpen, WrongDatabase
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
     Claim,
     ClaimRequest,
-    LeaseKeeper,
     NewTask,
     NewUnique,
     Outcome,
@@ -189,6 +189,19 @@ class SqlStore:
     async def lease_keeper(self) -> AsyncIterator[LeaseKeeper]:
         async with self._pool.alone() as connection:
             yield SqlLeaseKeeper(self._room, connection)
+
+    @asynccontextmanager
+    async def listener(self, heard: Callable[[str], None], lost: Callable[[], None]) -> AsyncIterator[Listener]:
+        async with self._wakeups().listening(heard, lost) as listener:
+            yield listener
+
+    async def notify(self, word: str) -> None:
+        await self._wakeups().notify(word)
+
+    def _wakeups(self) -> Wakeups:
+        if self._room.wakeups is None:
+            raise NotImplementedError(f"{self._room.engine} has no notifications: see Capabilities")
+        return self._room.wakeups
 
     async def reap(self, *, lease_seconds: float, limit: int, now: datetime) -> Reaped:
         return await self._pool.transact(self._room.maintenance.reap(lease_seconds, limit, now))

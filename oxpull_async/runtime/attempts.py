@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Attempt:
     """One run of a task row under one grant."""
 
     claim: Claim
+    held_until: float = math.inf
+    """The ``time.monotonic`` at which its lease is over, unless it's renewed: after that it must not begin."""
     runner: asyncio.Task[None] | None = None
     has_begun: bool = False
     is_running: bool = True
@@ -98,10 +101,10 @@ class Attempts:
         """Every attempt whose outcome isn't written yet. May be asked from any thread."""
         return list(self._present.copy())
 
-    def wait_for_place(self, claims: list[Claim]) -> None:
+    def wait_for_place(self, claims: list[Claim], held_until: float = math.inf) -> None:
         """Claimed, and to begin when a place is free."""
         for claim in claims:
-            attempt = Attempt(claim)
+            attempt = Attempt(claim, held_until)
             self._present[attempt] = None
             self._waiting.append(attempt)
 

@@ -83,10 +83,11 @@ class Claimer:
         limit = int(min(self._room(), self._left, MAX_ROWS))
         if limit <= 0:
             return self._wait_for_place(was_idle)
+        held_until = time.monotonic() + self._terms.lease_seconds
         claims = await self._claim(limit)
         self._left -= len(claims)
         self._may_find_more = len(claims) == limit
-        self._executor.admit(claims)
+        self._executor.admit(claims, held_until)
         if was_idle and not claims and self._terms.until_idle:
             self.finished.set()
         return await self._pause(found=bool(claims))

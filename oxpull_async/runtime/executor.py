@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -58,12 +60,15 @@ class Executor:
         self._unrun: list[Claim] = []
         settler.tell(self)
 
-    def admit(self, claims: list[Claim]) -> None:
-        """Begin these attempts, each as soon as there is a place; once closed, keep them to be handed back."""
+    def admit(self, claims: list[Claim], held_until: float = math.inf) -> None:
+        """Begin these attempts, each as soon as there is a place; once closed, keep them to be handed back.
+
+        ``held_until``: the ``time.monotonic`` at which their leases are over, unless they're renewed.
+        """
         if self._is_closed:
             self._unrun += claims
             return
-        self._attempts.wait_for_place(claims)
+        self._attempts.wait_for_place(claims, held_until)
         self._begin()
 
     def close(self) -> None:
@@ -151,6 +156,8 @@ class Executor:
         try:
             if self._reports.wants_started:
                 await self._reports.started(claim)
+            if attempt.held_until < time.monotonic():
+                attempt.interrupt(Interruption.LEASE_LOST)  # this process stood still meanwhile
             if attempt.interrupted is not None:
                 raise asyncio.CancelledError
             attempt.has_begun = True
@@ -205,6 +212,14 @@ class Executor:
     def _give_up(self, attempt: Attempt, reason: Interruption) -> None:
         forget(attempt)
         self._attempts.end(attempt)
+        if not attempt.has_begun and reason is Interruption.LEASE_LOST:
+            log(
+                logging.WARNING,
+                "task_lease_lost",
+                f"{_words(attempt.claim)} has lost its lease before it began",
+                lease_epoch=attempt.claim.lease_epoch,
+                **_fields(attempt.claim),
+            )
         if reason is Interruption.SHUTDOWN:
             if attempt.is_over:
                 self._unrun.append(attempt.claim)

@@ -9,8 +9,9 @@ from contextlib import AsyncExitStack
 
 import anyio
 
+from oxpull_async._links import LeaseKeeper
 from oxpull_async.core.leases import renewal_interval
-from oxpull_async.ports import LeaseKeeper, Store
+from oxpull_async.ports import Store
 from oxpull_async.runtime.attempts import Attempt, Attempts, Interruption
 from oxpull_async.runtime.claimer import Terms
 from oxpull_async.telemetry import log
@@ -57,7 +58,11 @@ class Heartbeat:
     async def _renew(self, keeper: LeaseKeeper, held: list[Attempt]) -> None:
         terms = self._terms
         claims = [attempt.claim for attempt in held]
+        held_until = time.monotonic() + terms.lease_seconds
         renewed = set(await keeper.renew(claims, worker_id=terms.worker_id, lease_seconds=terms.lease_seconds))
+        for attempt in held:
+            if attempt.claim.id in renewed:
+                attempt.held_until = held_until
         missing = [attempt for attempt in held if attempt.claim.id not in renewed and attempt.is_running]
         if missing:
             await self._check(keeper, missing)
@@ -79,6 +84,9 @@ def _is_kept(attempt: Attempt, now: float) -> bool:
 
 def _give_up(attempt: Attempt) -> None:
     if not attempt.is_running:
+        return
+    if not attempt.has_begun:
+        attempt.interrupt(Interruption.LEASE_LOST)  # told of when it would begin
         return
     claim = attempt.claim
     log(

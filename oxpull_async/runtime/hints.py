@@ -48,13 +48,19 @@ class SettleHints:
 
 
 class ReadyHints:
-    """Wakes idle workers of this process when a row was enqueued."""
+    """Wakes idle workers when a row was enqueued: those of this process, and by ``announce`` all others."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[], None] = lambda: None) -> None:
+        self._announce = announce
         self._events: set[asyncio.Event] = set()
 
     def enqueued(self) -> None:
-        """Tell that there may be something to claim."""
+        """Tell everybody that there may be something to claim."""
+        self.wake()
+        self._announce()
+
+    def wake(self) -> None:
+        """Tell only the workers of this process."""
         for event in self._events:
             event.set()
 

@@ -12,6 +12,7 @@ from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
 from oxpull_async.runtime.scheduling import Schedules
+from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Enqueuer
 
@@ -57,6 +58,11 @@ class Host(Enqueuer, Protocol):
     @property
     def ready_hints(self) -> ReadyHints:
         """Tells workers that a row was enqueued."""
+        ...
+
+    @property
+    def announcer(self) -> Announcer:
+        """Tells workers of other processes that a row was enqueued."""
         ...
 
     @property

@@ -12,6 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -52,6 +53,7 @@ class Settler:
         self._patience = patience_seconds
         self._queue: deque[Attempt] = deque()
         self._recipient: Recipient | None = None
+        self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def tell(self, recipient: Recipient) -> None:
@@ -85,6 +87,8 @@ class Settler:
     def close(self) -> None:
         """Give up what isn't written, and whatever comes from now on."""
         self._is_closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         left, self._queue = list(self._queue), deque()
         self._give_up(left)
 
@@ -160,10 +164,19 @@ class Settler:
         return {row.id: row for row in await self._host.store.get_tasks(ids)} if ids else {}
 
     def _hint(self, landed: list[Outcome]) -> None:
-        now = self._host.clock.now()
         self._host.settle_hints.settled(outcome.id for outcome in landed if outcome.settlement.finishes)
-        if any(outcome.run_after is not None and outcome.run_after <= now for outcome in landed):
-            self._host.ready_hints.enqueued()
+        due = [outcome.run_after for outcome in landed if outcome.run_after is not None]
+        if due:
+            self._ring_at(min(due))
+
+    def _ring_at(self, due: datetime) -> None:
+        """Have the row looked for when it's due; those due later will be seen then."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + (due - self._host.clock.now()).total_seconds()
+        if self._alarm is None or at < self._alarm.when() or self._alarm.when() < loop.time():
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._host.ready_hints.wake)
 
     def _give_up(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:

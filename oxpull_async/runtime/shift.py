@@ -22,6 +22,7 @@ from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
 from oxpull_async.runtime.supervisor import Member, Supervisor
 from oxpull_async.runtime.verdicts import Judge
+from oxpull_async.runtime.wakeups import WakeupListener
 from oxpull_async.runtime.watch import Watch
 from oxpull_async.telemetry import log
 
@@ -66,6 +67,7 @@ class Shift:
         )
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
+        self._listener = WakeupListener(host.store, host.ready_hints, host.announcer.word)
         members: list[Member] = [self._claiming, self._settling(outcomes), *self._standing(), self._leases()]
         self._supervisor = Supervisor(members, host.health.roster)
 
@@ -118,6 +120,7 @@ class Shift:
         self._settler.close()
         await self._reports.end(0)
         await self._supervisor.stop()
+        await self._listener.close()
 
     def _settling(self, outcomes: asyncio.Event) -> Service:
         longest_backoff = min(1.0, self._terms.lease_seconds / 10)
@@ -135,7 +138,10 @@ class Shift:
     def _standing(self) -> list[Service]:
         if self._terms.until_idle:
             return []
-        return [Service("reaper", self._reaper.turn), self._host.schedules.service()]
+        services = [Service("reaper", self._reaper.turn), self._host.schedules.service()]
+        if self._host.settings.notify and self._host.store.capabilities.notifications:
+            services.append(Service("listener", self._listener.turn, wake=self._listener.lost))
+        return services
 
     async def _hand_back(self) -> None:
         claims = self._executor.take_unrun()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -275,3 +277,112 @@ async def test_a_row_lost_at_our_epoch_is_still_settled_by_its_straggler(
     await result.refresh()
     assert (result.status, result.return_value, result.errors) == (TaskStatus.SUCCESSFUL, "late", [])
     assert stage.cancelled == 0
+
+
+async def test_a_row_whose_lease_ran_out_before_it_could_begin_is_left_alone(
+    ox: Oxpull, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    ran: list[int] = []
+
+    @ox.task
+    async def note() -> None:
+        ran.append(1)
+
+    result = await note.enqueue()
+    real, ahead = time.monotonic, [0.0]
+    monkeypatch.setattr("oxpull_async.runtime.executor.time.monotonic", lambda: real() + ahead[0])
+    original = ox.store.claim
+
+    async def claim_and_stand_still(request: Any) -> Any:
+        claims = await original(request)
+        ahead[0] = 600.0 if claims else 0.0
+        return claims
+
+    monkeypatch.setattr(ox.store, "claim", claim_and_stand_still)
+    await ox.run_until_idle()
+
+    await result.refresh()
+    assert (ran, result.status, result.attempts) == ([], TaskStatus.RUNNING, 1)
+    assert events(caplog) == ["task_lease_lost"]
+
+
+async def test_rows_at_hand_that_have_not_begun_go_back_at_the_stop_with_their_attempts(
+    ox: Oxpull, monkeypatch: pytest.MonkeyPatch
+):
+    stage = Stage()
+    monkeypatch.setattr("oxpull_async.runtime.pace.WINDOW_SECONDS", 3600)
+
+    @ox.task
+    async def quick() -> None: ...
+
+    @ox.task
+    async def hold() -> None:
+        await stage.hold()
+
+    worker = Worker(ox, concurrency=1, poll_interval=0.05)
+    async with ox.running(worker=worker):
+        for result in await quick.enqueue_many([()] * 20):
+            await result.wait(timeout=10)
+        held = await hold.enqueue_many([()] * 5)
+        await stage.reached()
+
+        async def at_hand() -> None:
+            statuses = [(await result.refresh()).status for result in held]
+            assert statuses == [TaskStatus.RUNNING] * 5
+
+        await eventually(at_hand)
+        worker.stop()
+
+        async def handed_back() -> None:
+            statuses = Counter([(await result.refresh()).status for result in held])
+            assert statuses == {TaskStatus.RUNNING: 1, TaskStatus.READY: 4}
+
+        await eventually(handed_back)
+        stage.open()
+
+    states = Counter([(result.status, result.attempts) for result in [await result.refresh() for result in held]])
+    assert states == {(TaskStatus.SUCCESSFUL, 1): 1, (TaskStatus.READY, 0): 4}
+
+
+async def test_without_prefetch_no_row_is_taken_that_cannot_begin(ox: Oxpull, monkeypatch: pytest.MonkeyPatch):
+    stage = Stage()
+    monkeypatch.setattr("oxpull_async.runtime.pace.WINDOW_SECONDS", 3600)
+
+    @ox.task
+    async def quick() -> None: ...
+
+    @ox.task
+    async def hold() -> None:
+        await stage.hold()
+
+    async with ox.running(worker=Worker(ox, concurrency=1, prefetch=0, poll_interval=0.05)):
+        for result in await quick.enqueue_many([()] * 20):
+            await result.wait(timeout=10)
+        held = await hold.enqueue_many([()] * 3)
+        await stage.reached()
+        await ox.store.get_tasks([])
+        statuses = Counter([(await result.refresh()).status for result in held])
+        stage.open()
+        for result in held:
+            await result.wait(timeout=10)
+
+    assert statuses == {TaskStatus.RUNNING: 1, TaskStatus.READY: 2}
+
+
+async def test_rows_of_many_tasks_run_by_priority_and_then_by_age(ox: Oxpull):
+    ran: list[str] = []
+
+    @ox.task
+    async def one(name: str) -> None:
+        ran.append(name)
+
+    @ox.task
+    async def other(name: str) -> None:
+        ran.append(name)
+
+    for number, task in enumerate([one, other] * 5):
+        await task.using(priority=number % 3).enqueue(f"{number % 3}-{number}")
+
+    await ox.run_until_idle(concurrency=1)
+
+    assert ran == sorted(ran, key=lambda name: (-int(name[0]), int(name[2:])))

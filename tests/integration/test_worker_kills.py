@@ -78,6 +78,7 @@ async def test_what_a_frozen_worker_writes_after_its_lease_lands_nowhere(
         result = await work.enqueue(1, seconds=1.5)
         async with worker_process(tmp_path, migrated_url) as frozen:
             await until_running(result)
+            await eventually(lambda: workers.journal()[result.id] == [1])
             frozen.signal(signal.SIGSTOP)
             await workers.start()
             value = await result.wait(timeout=60)

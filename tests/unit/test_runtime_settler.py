@@ -243,4 +243,5 @@ async def test_waiters_are_told_of_settled_rows_and_workers_of_due_retries():
             group.create_task(all_of(writer, [settled, retried]))
             await asyncio.sleep(0)
             await settler.turn()
+        await asyncio.sleep(0)
         assert (settle_hint.is_set(), no_hint.is_set(), ready_hint.is_set()) == (True, False, True)

@@ -15,15 +15,17 @@ from oxpull_async.drivers.postgres import (
     ticks,
     unique,
 )
+from oxpull_async.drivers.postgres._wakeups import Wakeups
 from oxpull_async.drivers.postgres.pool import Pool
 from oxpull_async.settings import Settings
 
 
 def room(url: str, settings: Settings) -> Room:
     """This dialect's procedures over a pool of its own."""
+    pool = Pool(url, settings)
     return Room(
         engine="postgres",
-        pool=Pool(url, settings),
+        pool=pool,
         tasks=tasks,
         unique=unique,
         joined=joined,
@@ -35,4 +37,5 @@ def room(url: str, settings: Settings) -> Room:
         schedules=schedules,
         batches=batches,
         insert_chunk=5000,
+        wakeups=Wakeups(pool),
     )

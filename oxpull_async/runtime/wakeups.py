@@ -1,0 +1,102 @@
+"""Hints from process to process, on engines that have them: there may be something to claim."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Final
+
+import anyio
+
+from oxpull_async._links import Listener
+from oxpull_async.exceptions import OxpullError
+from oxpull_async.ports import Store
+from oxpull_async.runtime.hints import ReadyHints
+from oxpull_async.settings import Settings
+from oxpull_async.telemetry import log
+
+_QUIET_SECONDS: Final = 0.02
+"""How long nothing is told after something was; whatever is to be told meanwhile is told after it."""
+_DRAIN_SECONDS: Final = 1.0
+_PING_SECONDS: Final = 30.0
+_READY: Final = "ready"
+
+
+class Announcer:
+    """Tells other processes of new rows, after their commit, beside the enqueue, and not more often than is of use."""
+
+    def __init__(self, store: Callable[[], Store], settings: Settings) -> None:
+        self.word: str = _READY + secrets.token_hex(8)
+        """What this process says."""
+        self._store = store
+        self._settings = settings
+        self._telling: asyncio.Task[None] | None = None
+        self._is_due = False
+        self._hurry = asyncio.Event()
+
+    def announce(self) -> None:
+        """Rows were committed: tell of them now or soon. Costs the caller nothing."""
+        self._is_due = True
+        if self._telling is None and self._settings.notify:
+            store = self._store()
+            if store.capabilities.notifications:
+                self._telling = asyncio.get_running_loop().create_task(self._tell(store), name="oxpull_async notify")
+
+    async def drain(self) -> None:
+        """Have everything told, within a second."""
+        if self._telling is not None:
+            self._hurry.set()
+            await asyncio.wait([self._telling], timeout=_DRAIN_SECONDS)
+            self._hurry.clear()
+
+    async def _tell(self, store: Store) -> None:
+        try:
+            while self._is_due:
+                self._is_due = False
+                await store.notify(self.word)
+                with anyio.move_on_after(_QUIET_SECONDS):
+                    await self._hurry.wait()
+        except OxpullError as error:  # it's but a hint
+            log(logging.DEBUG, "notify_failed", f"other processes couldn't be told of new rows: {error}", error=error)
+        finally:
+            self._telling = None
+
+
+class WakeupListener:
+    """Wakes the workers of this process when another one has told of new rows. One look at the connection per turn."""
+
+    def __init__(self, store: Store, hints: ReadyHints, own_word: str) -> None:
+        self.lost: asyncio.Event = asyncio.Event()
+        """To be the service's wake-up: set when the connection is gone."""
+        self._store = store
+        self._hints = hints
+        self._own_word = own_word
+        self._connection = AsyncExitStack()
+        self._listener: Listener | None = None
+
+    async def turn(self) -> float:
+        """Connect, or see whether the connection still is one."""
+        try:
+            if self._listener is None:
+                self._listener = await self._connection.enter_async_context(
+                    self._store.listener(self._hear, self.lost.set)
+                )
+                self._hints.wake()  # whatever was told before nobody has heard
+            else:
+                await self._listener.ping()
+        except BaseException:
+            await self.close()
+            raise
+        return _PING_SECONDS
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        self._listener = None
+        await self._connection.aclose()
+
+    def _hear(self, word: str) -> None:
+        if word.startswith(_READY) and word != self._own_word:
+            self._hints.wake()
