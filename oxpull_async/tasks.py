@@ -10,15 +10,17 @@ from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
 
-from oxpull_async.core.durations import Duration, seconds
+from oxpull_async.core.durations import Duration
 from oxpull_async.core.executors import check_executor, check_process_function
 from oxpull_async.core.names import (
     check_backend_name,
+    check_backoff,
     check_max_attempts,
     check_priority,
     check_queue_name,
     check_task_path,
     check_timeout,
+    check_wait,
 )
 from oxpull_async.exceptions import DuplicateTask, InvalidArguments, InvalidTask, NotOpen
 from oxpull_async.results import EnqueueResult
@@ -380,9 +382,9 @@ def checked(options: TaskOptions) -> TaskOptions:
         priority=check_priority(options.priority),
         max_attempts=None if options.max_attempts is None else check_max_attempts(options.max_attempts),
         timeout=None if options.timeout is None else check_timeout(options.timeout),
-        wait=None if options.wait is None else _wait(options.wait),
+        wait=None if options.wait is None else check_wait(options.wait),
         executor=check_executor(options.executor),
-        backoff=_backoff(options.backoff),
+        backoff=check_backoff(options.backoff),
         backend_name=None if options.backend_name is None else check_backend_name(options.backend_name),
     )
 
@@ -395,19 +397,3 @@ def _unique(value: object) -> Unique | None:
     if isinstance(value, Unique):
         return value
     raise InvalidTask(f"unique takes True, False or Unique(…), not {value!r}")
-
-
-def _wait(value: Any) -> float:
-    try:
-        return seconds(value, "wait")
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(str(error)) from error
-
-
-def _backoff(value: Any) -> Any:
-    if value is None or callable(value):
-        return value
-    try:
-        return seconds(value, "backoff")
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(f"{error}; backoff takes seconds, a timedelta or a function") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.storable import text_complaint
@@ -64,6 +65,24 @@ def check_timeout(value: Duration) -> float:
             "for no timeout leave it out"
         )
     return number
+
+
+def check_wait(value: Any) -> float:
+    """Seconds. Raises: InvalidTask."""
+    try:
+        return seconds(value, "wait")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(str(error)) from error
+
+
+def check_backoff(value: Any) -> Any:
+    """Seconds, or a function as it is. Raises: InvalidTask."""
+    if value is None or callable(value):
+        return value
+    try:
+        return seconds(value, "backoff")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{error}; backoff takes seconds, a timedelta or a function") from error
 
 
 def check_run_after(value: datetime | Duration, now: datetime) -> datetime:
