@@ -28,9 +28,9 @@ def work(ox: Oxpull) -> AnyTask:
     return ox.reference("proof.work")
 
 
-def batch_rows(competitor: Competitor) -> tuple[int, int]:
+def batch_rows(competitor: Competitor) -> tuple[int, ...]:
     """How many batches there are, and how many members, as committed."""
-    return tuple(competitor.rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in (BATCHES, MEMBERS))  # type: ignore[return-value]
+    return tuple(competitor.rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in (BATCHES, MEMBERS))
 
 
 async def is_usable(caller: Caller) -> None:
