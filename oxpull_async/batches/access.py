@@ -19,6 +19,7 @@ from oxpull_async.ports import Attempt, Held, TaskRow
 from oxpull_async.ports_batches import Added, Addition, BatchClosed, BatchReads, NewBatch, SealedNow
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult, created_result
+from oxpull_async.runtime.batch_reads import RepeatedReads
 from oxpull_async.tasks import AnyTask
 
 _DEADLOCK_ATTEMPTS = 5
@@ -68,7 +69,7 @@ class OwnAccess:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[BatchReads]:
-        yield self._host.store().batches
+        yield RepeatedReads(self._host.store().batches)
 
     async def create(self, batch: NewBatch) -> None:
         tried = False

@@ -17,16 +17,12 @@ from oxpull_async.results import ResultSource, task_result
 _MEMBERS_PAGE = 500
 
 
-def existing(row: BatchRow | None, batch_id: UUID) -> BatchRow:
-    """The row. Raises: BatchNotFound."""
+async def read_row(reads: BatchReads, batch_id: UUID) -> BatchRow:
+    """The batch's row. Raises: BatchNotFound."""
+    row = await reads.get(batch_id)
     if row is None:
         raise BatchNotFound(f"there is no batch {batch_id}: it was rolled back, pruned, or is in another database")
     return row
-
-
-async def read_row(reads: BatchReads, batch_id: UUID) -> BatchRow:
-    """The batch's row. Raises: BatchNotFound."""
-    return existing(await reads.get(batch_id), batch_id)
 
 
 async def read_progress(reads: BatchReads, batch_id: UUID) -> BatchProgress:

@@ -8,13 +8,13 @@ from uuid import UUID
 
 import anyio
 
-from oxpull_async._contention import retrying
 from oxpull_async.batches.host import BatchHost
 from oxpull_async.batches.models import BatchProgress, progress_of
-from oxpull_async.batches.reading import existing
+from oxpull_async.batches.reading import read_row
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.statuses import BatchStatus
 from oxpull_async.ports_batches import BatchRow
+from oxpull_async.runtime.batch_reads import RepeatedReads
 
 _FIRST_POLL_SECONDS = 0.02
 _LAST_POLL_SECONDS = 0.5
@@ -63,11 +63,9 @@ async def watch(host: BatchHost, batch_id: UUID) -> AsyncIterator[BatchProgress]
 
 
 async def _row(host: BatchHost, batch_id: UUID) -> BatchRow:
-    batches = host.store().batches
-    return existing(await retrying(lambda: batches.get(batch_id)), batch_id)
+    return await read_row(RepeatedReads(host.store().batches), batch_id)
 
 
 async def _count(host: BatchHost, row: BatchRow) -> BatchProgress:
-    batches = host.store().batches
-    tally = await retrying(lambda: batches.tally(row.id, width=row.total_count))
-    return progress_of(row.total_count, tally)
+    reads = RepeatedReads(host.store().batches)
+    return progress_of(row.total_count, await reads.tally(row.id, width=row.total_count))

@@ -32,6 +32,7 @@ from oxpull_async.ports_batches import (
     StillPending,
 )
 from oxpull_async.results import EnqueueResult, ResultSource, created_result
+from oxpull_async.runtime.batch_reads import RepeatedReads
 from oxpull_async.runtime.callbacks import Callbacks
 from oxpull_async.runtime.hints import SettleHints
 from oxpull_async.runtime.witnesses import Waiting, Witnesses
@@ -95,7 +96,7 @@ class Reconciler:
         async with self._pass():
             sealed, self._sealed = self._sealed, set()
             for batch_id in sealed:
-                batch = await self._batches.get_sealed(batch_id)
+                batch = await retrying(partial(self._batches.get_sealed, batch_id))
                 if batch is not None and not self._callbacks.unknown(batch):
                     self._witnesses.keep(batch)
             await self._advance(until=time.monotonic() + _PASS_SECONDS)
@@ -146,7 +147,7 @@ class Reconciler:
         foreign: list[SealedBatch] = []
         after: SealedBatch | None = None
         while True:
-            page = await self._batches.sealed(after=after, limit=_LISTED)
+            page = await retrying(partial(self._batches.sealed, after=after, limit=_LISTED))
             for batch in page:
                 if self._callbacks.unknown(batch):
                     foreign.append(batch)
@@ -165,7 +166,7 @@ class Reconciler:
         tasks = self._witnesses.tasks
         for start in range(0, len(tasks), _PROBED):
             chunk = tasks[start : start + _PROBED]
-            pending = await self._batches.pending(chunk)
+            pending = await retrying(partial(self._batches.pending, chunk))
             self._witnesses.settled(set(chunk) - set(pending))
 
     async def _advance(self, *, until: float | None) -> int:
@@ -196,7 +197,7 @@ class Reconciler:
     async def _find_witness(self, waiting: Waiting, until: float | None) -> bool:
         """Page down to the next pending member; False at the bottom. True also where time ran out on the way."""
         while True:
-            scan = await self._batches.scan(waiting.batch.id, below=waiting.cursor, limit=SCAN_PAGE)
+            scan = await self._reads.scan(waiting.batch.id, below=waiting.cursor, limit=SCAN_PAGE)
             if scan.pending is not None and scan.pending not in self._heard:
                 self._witnesses.set(waiting, scan.pending)
                 return True
@@ -207,7 +208,7 @@ class Reconciler:
                 return True
 
     async def _complete(self, waiting: Waiting) -> bool:
-        row = await self._batches.get(waiting.batch.id)
+        row = await self._reads.get(waiting.batch.id)
         if row is None or row.status != BatchStatus.SEALED:
             self._witnesses.forget(waiting.batch.id)
             return False
@@ -262,6 +263,10 @@ class Reconciler:
                 error=None if isinstance(error, OxpullError) else error,
                 batch_id=str(waiting.batch.id),
             )
+
+    @property
+    def _reads(self) -> RepeatedReads:
+        return RepeatedReads(self._batches)
 
     @property
     def _batches(self) -> BatchStore:
