@@ -2,6 +2,7 @@
 
 from oxpull_async.app import Oxpull
 from oxpull_async.core.backoff import Backoff
+from oxpull_async.core.limits import RateLimit
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
@@ -60,6 +61,7 @@ __all__ = [
     "OxpullError",
     "PoolTimeout",
     "QueueStats",
+    "RateLimit",
     "Retry",
     "SavepointMissing",
     "Schedule",

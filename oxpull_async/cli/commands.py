@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App
 
 from oxpull_async.cli.inspection import health, locks, status
+from oxpull_async.cli.queues import queues
 from oxpull_async.cli.rows import cancel, discard, retry
 from oxpull_async.cli.schedules import schedules
 from oxpull_async.cli.schema import migrate, sql
@@ -22,5 +23,5 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-for _command in (worker, status, health, locks, schedules, retry, discard, cancel, reap, prune, migrate, sql):
+for _command in (worker, status, health, locks, schedules, queues, retry, discard, cancel, reap, prune, migrate, sql):
     app.command(_command)

@@ -25,6 +25,8 @@ _SCALARS: dict[str, Any] = {
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
     "after_id": ID,
     "schedule_id": 1, "scheduled_for": INSTANT, "created_at": INSTANT, "boundary_for": "f" * 32,
+    "window_id": 0, "started_at": INSTANT, "used": 1, "count": 1, "tokens": 1, "as_of": INSTANT, "capacity": 10,
+    "microseconds": 1,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {
@@ -35,6 +37,7 @@ _LISTS: dict[str, list[Any]] = {
     "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
     "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
     "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
+    "passed_queues": ["other"], "names": ["limit"],
     "own": [INSTANT, "1900-01-01 00:00:00"],
 }  # fmt: skip
 

@@ -7,8 +7,10 @@ from oxpull_async.drivers.mysql import (
     claims,
     inspection,
     joined,
+    limits,
     maintenance,
     outcomes,
+    queues,
     schedules,
     tasks,
     ticks,
@@ -32,5 +34,7 @@ def room(url: str, settings: Settings) -> Room:
         inspection=inspection,
         ticks=ticks,
         schedules=schedules,
+        limits=limits,
+        queues=queues,
         insert_chunk=5000,
     )
