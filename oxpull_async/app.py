@@ -73,7 +73,7 @@ class Oxpull(TaskMaker, Verbs):
             self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock, self.substitutes
         )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
-        self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
+        self.stats: Stats = Stats(self._open_store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
         limits, ready = self.settings.rate_limits, self._ready_hints
         self.limits: Limits = Limits(limits, self._tasks, self._open_store, ready, self.clock)

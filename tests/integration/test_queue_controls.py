@@ -67,6 +67,18 @@ async def test_paused_queues_are_told(ox: Oxpull):
     assert not await ox.queues.resume("other")
 
 
+async def test_figures_tell_of_paused_queues(ox: Oxpull):
+    await ox.tasks[f"{__name__}.note"].enqueue(1)
+    await ox.queues.pause("mail")
+
+    default, mail = await ox.stats.queues()
+
+    assert (default.queue_name, default.paused_at) == ("default", None)
+    assert mail.queue_name == "mail"
+    assert mail.paused_at is not None
+    assert (await ox.stats.queue("mail")).paused_at == mail.paused_at
+
+
 @pytest.mark.parametrize("name", ["", "q" * 129, 5, "a\0"])
 async def test_what_is_no_queue_s_name_is_refused(name: Any):
     ox = Oxpull("sqlite:///:memory:")
