@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oxpull_async.core.allotments import Group, Head
 from oxpull_async.core.limits import RateLimit
-from oxpull_async.ports import Claim, ClaimRequest
+from oxpull_async.ports import Claim, ClaimRequest, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class LimitStore(Protocol):
         """As ``Store.claim``."""
         ...
 
+    async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
+        """As ``Store.settle``."""
+        ...
+
     async def peek(self, requests: Mapping[Group, ClaimRequest]) -> Mapping[Group, Sequence[Head]]:
         """The first due rows of each, as far as the request's limit; locks nothing."""
         ...
@@ -54,10 +58,6 @@ class LimitStore(Protocol):
 
     async def draw(self, limit: RateLimit, counts: Mapping[str, int]) -> Mapping[str, tuple[int, float]]:
         """For each key's bucket: how many of the starts asked for it allows, and in how many seconds it allows more."""
-        ...
-
-    async def put_off(self, claims: Sequence[Claim], *, worker_id: str, until: datetime) -> Sequence[UUID]:
-        """Give claimed rows back unrun, their attempt refunded, to become due then; returns the ids that landed."""
         ...
 
     async def prune_buckets(self, *, untouched_for: float, limit: int) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from uuid import UUID
 
 from oxpull_async.core.allotments import Group, Head
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.drivers import _limits
 from oxpull_async.drivers._room import Room
 from oxpull_async.limit_ports import PausedQueue, Reserved
-from oxpull_async.ports import Claim, ClaimRequest
+from oxpull_async.ports import ClaimRequest
 
 
 class LimitOperations:
@@ -31,11 +29,6 @@ class LimitOperations:
 
     async def draw(self, limit: RateLimit, counts: Mapping[str, int]) -> Mapping[str, tuple[int, float]]:
         return await self._room.pool.transact(_limits.draw(self._room, limit, counts)) if counts else {}
-
-    async def put_off(self, claims: Sequence[Claim], *, worker_id: str, until: datetime) -> Sequence[UUID]:
-        if not claims:
-            return []
-        return await self._room.pool.transact(self._room.limits.put_off(claims, worker_id, until))
 
     async def prune_buckets(self, *, untouched_for: float, limit: int) -> int:
         return await self._room.pool.transact(self._room.limits.prune_buckets(untouched_for, limit))

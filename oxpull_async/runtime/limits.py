@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
 from oxpull_async.core.allotments import Group, Head, grouped, totals, wanted
 from oxpull_async.core.limits import RateLimit
+from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import StoreError
 from oxpull_async.limit_ports import LimitStore, Reserved
-from oxpull_async.ports import Claim, ClaimRequest
+from oxpull_async.ports import Claim, ClaimRequest, Outcome
 from oxpull_async.runtime.hints import ReadyHints
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log
@@ -28,7 +28,6 @@ from oxpull_async.telemetry import log
 _LONGEST_BLINDNESS: Final = 1.0
 """For how many seconds at most a limit that had nothing left isn't looked at again: others may give back."""
 _LONGEST_PUT_OFF: Final = 3600.0
-_PUT_OFF_PARTS: Final = 8
 
 
 class Limits:
@@ -58,7 +57,7 @@ class Limits:
         else:
             claims = await self._claim_groups(request)
         for limit in self._keyed:
-            claims = await self._within(limit, claims, request.worker_id)
+            claims = await self._within(limit, claims)
         return claims
 
     async def _claim_groups(self, request: ClaimRequest) -> list[Claim]:
@@ -126,7 +125,7 @@ class Limits:
                 claims += await self._store().claim(replace(each, limit=each.limit - len(claims)))
         return claims
 
-    async def _within(self, limit: RateLimit, claims: Sequence[Claim], worker_id: str) -> list[Claim]:
+    async def _within(self, limit: RateLimit, claims: Sequence[Claim]) -> list[Claim]:
         """Those of the claims that the limit's keys allow; the others go back, to become due when they may run."""
         buckets = {claim.id: self._bucket(limit, claim) for claim in claims}
         counts = Counter(name for name in buckets.values() if name is not None)
@@ -135,7 +134,7 @@ class Limits:
         try:
             answers = dict(await retrying(lambda: self._store().draw(limit, counts)))
         except BaseException:
-            await self._store().put_off(list(claims), worker_id=worker_id, until=self._clock.now())
+            await self._hand_back(claims, [0.0] * len(claims))
             raise
         left = {name: granted for name, (granted, _) in answers.items()}
         kept: list[Claim] = []
@@ -149,19 +148,30 @@ class Limits:
             else:
                 refused.setdefault(name, []).append(claim)
         for name, rows in refused.items():
-            await self._put_off(rows, answers[name][1], limit, worker_id)
+            await self._put_off(rows, answers[name][1], limit)
         return kept
 
-    async def _put_off(self, claims: Sequence[Claim], opens_in: float, limit: RateLimit, worker_id: str) -> None:
+    async def _put_off(self, claims: Sequence[Claim], opens_in: float, limit: RateLimit) -> None:
         """Spread over the time that the bucket needs, so that they don't all come back for one token."""
         step = limit.seconds / max(1, limit.limit)
-        share = math.ceil(len(claims) / _PUT_OFF_PARTS)
-        for start in range(0, len(claims), share):
-            seconds = min(opens_in + start * step, _LONGEST_PUT_OFF)
-            until = self._clock.now() + timedelta(seconds=seconds)
-            put_off = partial(self._store().put_off, claims[start : start + share], worker_id=worker_id, until=until)
-            await retrying(put_off)
+        await self._hand_back(claims, [min(opens_in + place * step, _LONGEST_PUT_OFF) for place in range(len(claims))])
         self._wake_in(opens_in)
+
+    async def _hand_back(self, claims: Sequence[Claim], delays: Sequence[float]) -> None:
+        """Unrun, their attempt refunded."""
+        now = self._clock.now()
+        outcomes = [
+            Outcome(
+                id=claim.id,
+                lease_epoch=claim.lease_epoch,
+                settlement=Settlement.snooze(seconds),
+                errors=claim.errors,
+                run_after=now + timedelta(seconds=seconds),
+                finished_at=now,
+            )
+            for claim, seconds in zip(claims, delays, strict=True)
+        ]
+        await retrying(lambda: self._store().settle(outcomes))
 
     def _bucket(self, limit: RateLimit, claim: Claim) -> str | None:
         """The name of the bucket that a claim draws from, None if it isn't covered."""

@@ -13,7 +13,7 @@ from oxpull_async._contention import retrying
 from oxpull_async.core.allotments import Group
 from oxpull_async.drivers import SqlStore
 from oxpull_async.limit_ports import Reserved
-from tests.conformance.rows import PATH, WORKER, claimed, ids, inserted, new_task, now, request, row
+from tests.conformance.rows import PATH, WORKER, claimed, ids, inserted, new_task, now, request
 from tests.integration.competitor import Competitor
 
 OTHER = "proof.tasks.other"
@@ -169,21 +169,6 @@ async def test_a_claim_passes_over_the_queues_it_is_told(store: SqlStore):
     assert ids(await store.claim(request(passed_queues=["mail", "sms"]))) == [other.id]
 
 
-async def test_a_claim_that_is_put_off_has_spent_nothing(store: SqlStore):
-    (claim,) = await claimed(store)
-    until = now() + timedelta(hours=1)
-
-    assert await store.put_off([claim], worker_id="another-worker", until=until) == []
-    assert await store.put_off([claim], worker_id=WORKER, until=until) == [claim.id]
-
-    found = await row(store, claim.id)
-    assert (found.status, found.attempts, found.worker_ids, found.started_at) == ("READY", 0, "[]", None)
-    assert (found.lease_epoch, found.locked_by) == (2, None)
-    assert found.run_after == until
-    assert await store.claim(request()) == []
-    assert await store.put_off([], worker_id=WORKER, until=until) == []
-
-
 # Paused queues
 
 
@@ -218,3 +203,14 @@ async def test_what_runs_in_a_paused_queue_runs_on(store: SqlStore):
     await store.pause_queue("mail")
 
     assert await store.renew([claim], worker_id=WORKER, lease_seconds=60) == [claim.id]
+
+
+async def test_rows_that_are_due_and_stay_are_not_waited_for(store: SqlStore):
+    await inserted(store, queue_name="mail", run_after=now() - timedelta(hours=1))
+    await store.pause_queue("mail")
+    asked = now()
+    assert await store.next_due(task_paths=[PATH], queues=None, after=asked) is None
+
+    later = asked + timedelta(hours=1)
+    await inserted(store, run_after=later)
+    assert await store.next_due(task_paths=[PATH], queues=None, after=asked) == later

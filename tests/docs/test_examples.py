@@ -28,8 +28,8 @@ from tests.servers.databases import Databases
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress", "fastapi_with_worker", "flaky",
-    "limited", "litestar_app", "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop", "test_inline",
-    "test_shop", "unique_keys",
+    "limited", "litestar_app", "look", "mail_service", "nightly", "order", "orders_service", "readme", "shop",
+    "test_inline", "test_shop", "unique_keys",
 }  # fmt: skip
 
 

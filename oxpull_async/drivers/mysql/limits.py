@@ -1,16 +1,15 @@
-"""Rate limits: the meters that count starts, and rows that have to wait for theirs."""
+"""Rate limits: the meters that count starts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from uuid import UUID
 
 from oxpull_async.core.limits import Bucket, Meter, Window
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import instant, microseconds
-from oxpull_async.ports import Claim, ClaimRequest
+from oxpull_async.ports import ClaimRequest
 
 _SQL = load_statements(__package__, "limits.sql")
 _PEEK = _SQL["peek"]
@@ -22,8 +21,6 @@ _LOCK_BUCKETS = _SQL["lock_buckets"]
 _MAKE_BUCKET = _SQL["make_bucket"]
 _WRITE_BUCKET = _SQL["write_bucket"]
 _REFILL = _SQL["refill"]
-_LOCK_UNRUN = _SQL["lock_unrun"]
-_PUT_OFF = _SQL["put_off"]
 _DELETE_BUCKETS = _SQL["delete_buckets"]
 
 
@@ -85,15 +82,6 @@ def write_bucket(name: str, bucket: Bucket) -> Procedure[None]:
 def refill(name: str, count: int, capacity: int) -> Procedure[None]:
     """Starts that didn't happen."""
     yield _REFILL(name=name, count=count, capacity=float(capacity))
-
-
-def put_off(claims: Sequence[Claim], worker_id: str, until: datetime) -> Procedure[list[UUID]]:
-    """The ids given back."""
-    fences = tuple((claim.id.hex, claim.lease_epoch) for claim in claims)
-    locked = yield _LOCK_UNRUN(fences=fences, worker_id=worker_id)
-    if locked.rows:
-        yield _PUT_OFF(ids=tuple(row[0] for row in locked.rows), run_after=instant(until))
-    return [UUID(row[0]) for row in locked.rows]
 
 
 def prune_buckets(untouched_for: float, limit: int) -> Procedure[int]:

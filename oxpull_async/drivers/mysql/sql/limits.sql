@@ -43,22 +43,6 @@ UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of WHERE name 
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity, tokens + :count) WHERE name = :name
 
--- name: lock_unrun
--- The rows that this worker still holds at their epochs, in id order.
-SELECT id FROM django_ox_oxtask FORCE INDEX (PRIMARY)
-WHERE (id, lease_epoch) IN :fences AND status = 'RUNNING' AND locked_by = :worker_id
-ORDER BY id FOR UPDATE
-
--- name: put_off
--- Under the row locks of lock_unrun: a claim that never ran, to become due later. The attempt is refunded, and the
--- epoch moves so that the grant is void. What depends on the old values comes first.
-UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
-SET started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
-    worker_ids = JSON_REMOVE(worker_ids, CONCAT('$[', JSON_LENGTH(worker_ids) - 1, ']')),
-    status = 'READY', run_after = :run_after, attempts = attempts - 1, lease_epoch = lease_epoch + 1,
-    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
-WHERE id IN :ids
-
 -- name: delete_buckets
 -- Those that have been at rest for so long that they are full, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket

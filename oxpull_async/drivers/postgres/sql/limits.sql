@@ -52,24 +52,6 @@ UPDATE oxpull_async_rate_bucket SET tokens = :tokens::float8, as_of = :as_of::ti
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity::float8, tokens + :count::int) WHERE name = :name::varchar
 
--- name: put_off
--- A claim that never ran, to become due later: the attempt is refunded, and the epoch moves so that the grant is void.
-WITH held AS MATERIALIZED (
-    SELECT task.id
-    FROM unnest(:ids::uuid[], :epochs::bigint[]) AS input (id, lease_epoch)
-    JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
-    WHERE task.status || '' = 'RUNNING' AND task.locked_by = :worker_id::varchar
-    ORDER BY task.id
-    FOR NO KEY UPDATE OF task
-)
-UPDATE django_ox_oxtask AS task
-SET status = 'READY', run_after = :run_after::timestamptz, attempts = attempts - 1, lease_epoch = lease_epoch + 1,
-    worker_ids = worker_ids - (jsonb_array_length(worker_ids) - 1),
-    started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
-    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
-FROM held WHERE task.id = held.id
-RETURNING task.id
-
 -- name: delete_buckets
 -- Those that have been at rest for so long that they are full, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket WHERE name IN (

@@ -46,17 +46,6 @@ UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of WHERE name 
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = min(:capacity, tokens + :count) WHERE name = :name
 
--- name: put_off
--- A claim that never ran, to become due later: the attempt is refunded, and the epoch moves so that the grant is void.
-UPDATE django_ox_oxtask AS task
-SET status = 'READY', run_after = :run_after, attempts = attempts - 1, lease_epoch = lease_epoch + 1,
-    worker_ids = json_remove(worker_ids, '$[#-1]'),
-    started_at = CASE WHEN attempts = 1 THEN NULL ELSE started_at END,
-    locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
-FROM json_each(:granted) AS granted
-WHERE {{is_granted}} AND +task.status = 'RUNNING' AND task.locked_by = :worker_id
-RETURNING id
-
 -- name: delete_buckets
 -- Those that have been at rest for so long that they are full, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket WHERE name IN (
