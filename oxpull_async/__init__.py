@@ -5,6 +5,7 @@ from oxpull_async.batches.additions import Addition, Additions
 from oxpull_async.batches.batch import Batch
 from oxpull_async.batches.models import BatchExplanation, BatchMember, BatchProgress
 from oxpull_async.core.backoff import Backoff
+from oxpull_async.core.limits import RateLimit
 from oxpull_async.core.statuses import BatchStatus, TaskStatus
 from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
@@ -78,6 +79,7 @@ __all__ = [
     "OxpullError",
     "PoolTimeout",
     "QueueStats",
+    "RateLimit",
     "Retry",
     "SavepointMissing",
     "Schedule",

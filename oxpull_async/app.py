@@ -21,7 +21,7 @@ from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.core.schedules import find_zone
-from oxpull_async.drivers import session_factory
+from oxpull_async.drivers import SqlStore, session_factory
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
@@ -36,6 +36,8 @@ from oxpull_async.runtime.draining import run_until_idle
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
+from oxpull_async.runtime.limits import Limits
+from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
 from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.stats import Stats
@@ -78,13 +80,14 @@ class Oxpull(TaskMaker, Verbs):
             self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock, self.substitutes
         )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
-        self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
+        self.stats: Stats = Stats(self._open_store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
+        limits, ready = self.settings.rate_limits, self._ready_hints
+        self.limits: Limits = Limits(limits, self._tasks, self._open_store, ready, self.clock)
+        self.queues: Queues = Queues(self._open_store, ready)
         make_row = partial(row_to_write, settings=self.settings, unique=self._uniqueness)
         zone = find_zone(self.settings.schedule_timezone)
-        self.schedules: Schedules = Schedules(
-            self, lambda: self._opening.require().store, make_row, self._announce_row, zone, self.clock
-        )
+        self.schedules: Schedules = Schedules(self, self._open_store, make_row, self._announce_row, zone, self.clock)
         self._batching = Batching(
             self._bound_host,
             tasks=lambda: self._tasks,
@@ -363,6 +366,9 @@ class Oxpull(TaskMaker, Verbs):
         results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
         await self._announce(results)
         return results
+
+    def _open_store(self) -> SqlStore:
+        return self._opening.require().store
 
     async def _announce_row(self, task: NewTask) -> None:
         await self._announce([created_result(task, json.loads(task.args), json.loads(task.kwargs), self._reader)])

@@ -134,6 +134,8 @@ class ClaimRequest:
     limit: int
     lease_seconds: float
     now: datetime
+    passed_queues: Sequence[str] = ()
+    """Queues whose rows are left alone, those apart that are paused anyway."""
 
 
 class Claim(NamedTuple):
@@ -288,8 +290,10 @@ class Store(Inspection, Links, Protocol):
         """The rows that run under this worker's name, with a lease that isn't over."""
         ...
 
-    async def next_due(self, *, task_paths: Sequence[str], queues: Sequence[str] | None) -> datetime | None:
-        """The earliest ``run_after`` among the READY rows of these paths (and queues, unless None)."""
+    async def next_due(
+        self, *, task_paths: Sequence[str], queues: Sequence[str] | None, after: datetime
+    ) -> datetime | None:
+        """The earliest ``run_after`` that is later, of READY rows of these paths (and queues, unless None)."""
         ...
 
     async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.durations import seconds
+from oxpull_async.core.limits import RateLimit, check_together
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.exceptions import InvalidSettings
 
@@ -33,6 +34,8 @@ class Settings(BaseModel):
     """How long a unique enqueue in a transaction of our own waits for a competitor's open one."""
     unique_tasks: frozenset[str] = frozenset()
     """Task paths that are unique although their declaration doesn't say so."""
+    rate_limits: tuple[RateLimit, ...] = ()
+    """How often tasks may start, over all processes."""
     schedule_timezone: str = "UTC"
     """The zone of schedules that are stored as rows: Django's ``TIME_ZONE``, where Django made them."""
     reconciler: bool | Literal["external"] = True
@@ -60,6 +63,12 @@ class Settings(BaseModel):
             return seconds(value, "a duration")
         except TypeError as error:  # pydantic reports a ValueError as the setting's own
             raise ValueError(str(error)) from error
+
+    @field_validator("rate_limits")
+    @classmethod
+    def _limits(cls, value: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
+        check_together(value)
+        return value
 
     @field_validator("schedule_timezone")
     @classmethod
@@ -95,7 +104,7 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
     found: dict[str, Any] = {}
     for name in Settings.model_fields:
         variable = _PREFIX + ("DATABASE_URL" if name == "database" else name.upper())
-        if variable in environ and name != "backoff":
+        if variable in environ and name not in ("backoff", "rate_limits"):
             found[name] = _parsed(name, environ[variable])
     return found
 

@@ -42,6 +42,9 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
     show_table(_COLUMNS, [_figures(queue) for queue in queues])
     if any(not queue.is_exact for queue in queues):
         print(f"Settled rows are counted among the latest {LIMIT:,}.")
+    for queue in queues:
+        if queue.paused_at is not None:
+            print(f"{queue.queue_name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC")
     if knows_tasks:
         for queue in queues:
             for path, number in queue.unrunnable.items():

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from oxpull_async._figures import Counts, LockRow
 from oxpull_async._links import Listener
+from oxpull_async.core.limits import Bucket, Meter, Window
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
@@ -137,7 +138,9 @@ class ClaimProcedures(Protocol):
 
     def held(self, worker_id: str) -> Procedure[list[Claim]]: ...
 
-    def next_due(self, task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]: ...
+    def next_due(
+        self, task_paths: Sequence[str], queues: Sequence[str] | None, now: datetime
+    ) -> Procedure[datetime | None]: ...
 
     def renew(self, claims: Sequence[Claim], worker_id: str, lease_seconds: float) -> Procedure[list[UUID]]: ...
 
@@ -220,6 +223,42 @@ class Wakeups(Protocol):
     async def notify(self, word: str) -> None: ...
 
 
+class LimitProcedures(Protocol):
+    """``limits.py`` of a room. All but ``peek`` are run within a transaction."""
+
+    def peek(self, request: ClaimRequest) -> Procedure[list[tuple[int, datetime]]]: ...
+
+    def lock_windows(self, names: Sequence[str]) -> Procedure[dict[str, tuple[Meter, datetime]]]:
+        """Each with the database's time."""
+        ...
+
+    def lock_buckets(self, names: Sequence[str]) -> Procedure[dict[str, tuple[Meter, datetime]]]: ...
+
+    def make_window(self, name: str) -> Procedure[None]: ...
+
+    def make_bucket(self, name: str, tokens: float) -> Procedure[None]: ...
+
+    def write_window(self, name: str, window: Window) -> Procedure[None]: ...
+
+    def write_bucket(self, name: str, bucket: Bucket) -> Procedure[None]: ...
+
+    def uncount(self, name: str, window_id: int, count: int) -> Procedure[None]: ...
+
+    def refill(self, name: str, count: int, capacity: int) -> Procedure[None]: ...
+
+    def prune_buckets(self, untouched_for: float, limit: int) -> Procedure[int]: ...
+
+
+class QueueProcedures(Protocol):
+    """``queues.py`` of a room."""
+
+    def pause(self, queue_name: str) -> Procedure[bool]: ...
+
+    def resume(self, queue_name: str) -> Procedure[bool]: ...
+
+    def paused(self) -> Procedure[list[tuple[str, datetime]]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """One dialect."""
@@ -236,6 +275,8 @@ class Room:
     ticks: TickProcedures
     schedules: ScheduleProcedures
     batches: BatchProcedures
+    limits: LimitProcedures
+    queues: QueueProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""
     wakeups: Wakeups | None = None

@@ -15,6 +15,7 @@ from oxpull_async.drivers import _ticks
 from oxpull_async.drivers._batches import SqlBatchStore
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
+from oxpull_async.drivers._limit_store import LimitOperations
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Alone, Room, Wakeups
 from oxpull_async.exceptions import NotOpen, WrongDatabase
@@ -38,7 +39,7 @@ from oxpull_async.schedule_ports import NewTick, TickOutcome, TickRefused, TickT
 _NO_TASK = UUID(int=0)
 
 
-class SqlStore:
+class SqlStore(LimitOperations):
     """A ``ports.Store``."""
 
     def __init__(self, room: Room) -> None:
@@ -166,8 +167,10 @@ class SqlStore:
     async def held(self, worker_id: str) -> Sequence[Claim]:
         return await self._pool.read(self._room.claims.held(worker_id))
 
-    async def next_due(self, *, task_paths: Sequence[str], queues: Sequence[str] | None) -> datetime | None:
-        return await self._pool.read(self._room.claims.next_due(task_paths, queues)) if task_paths else None
+    async def next_due(
+        self, *, task_paths: Sequence[str], queues: Sequence[str] | None, after: datetime
+    ) -> datetime | None:
+        return await self._pool.read(self._room.claims.next_due(task_paths, queues, after)) if task_paths else None
 
     async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
         snoozed = [outcome for outcome in outcomes if outcome.settlement.refunds]

@@ -70,6 +70,7 @@ class Claimer:
         self._left = math.inf if terms.max_tasks is None else terms.max_tasks
         self._may_find_more = True
         self._unsure_until: float | None = None
+        self._looked_at = host.clock.now()
         self._idle_turns = 0
         self._has_warned = False
         attempts.on_change = self._look_again
@@ -143,16 +144,17 @@ class Claimer:
             self._warn()
             return []
         terms = self._terms
+        self._looked_at = self._host.clock.now()
         request = ClaimRequest(
             worker_id=terms.worker_id,
             task_paths=paths,
             queues=terms.queues,
             limit=limit,
             lease_seconds=terms.lease_seconds,
-            now=self._host.clock.now(),
+            now=self._looked_at,
         )
         try:
-            return list(await self._host.store.claim(request))
+            return list(await self._host.limits.claim(request))
         except StoreError:
             self._unsure_until = time.monotonic() + terms.lease_seconds
             raise
@@ -169,7 +171,8 @@ class Claimer:
 
     async def _next_due(self) -> float:
         """In how many seconds a row becomes due; infinity if none is waiting for that."""
-        due = await self._host.store.next_due(task_paths=list(self._host.tasks), queues=self._terms.queues)
+        paths = list(self._host.tasks)
+        due = await self._host.store.next_due(task_paths=paths, queues=self._terms.queues, after=self._looked_at)
         return math.inf if due is None else max(0.001, (due - self._host.clock.now()).total_seconds())
 
     def _look_again(self) -> None:

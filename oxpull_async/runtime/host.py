@@ -11,6 +11,7 @@ from oxpull_async.ports import Store
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
+from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.settings import Settings
@@ -38,6 +39,11 @@ class Host(Enqueuer, Protocol):
     @property
     def clock(self) -> Clock:
         """What time it is."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Claims within the rate limits."""
         ...
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +14,7 @@ from oxpull_async._contention import retrying
 from oxpull_async._figures import Counts, FinishedCount, LockRow, PendingCount
 from oxpull_async.clock import Clock
 from oxpull_async.core.statuses import PENDING, TaskStatus
+from oxpull_async.limit_ports import LimitStore
 from oxpull_async.ports import Store
 
 WINDOW_SECONDS: Final = 300.0
@@ -49,6 +50,8 @@ class QueueStats(BaseModel):
     """Which share of these failed, 0 to 1; None if there were none."""
     last_claim_at: datetime | None = None
     """When a row of the queue was last claimed, as far as the counted rows tell."""
+    paused_at: datetime | None = None
+    """Since when the queue is paused; None if it isn't."""
     unrunnable: dict[str, int] = Field(default_factory=dict)
     """Eligible rows whose task isn't declared in this process, by task path. Another process may know them."""
 
@@ -72,20 +75,25 @@ class UniqueLock(BaseModel):
         return self.status in PENDING
 
 
+class _Store(Store, LimitStore, Protocol):
+    """What is asked for figures, and for the paused queues."""
+
+
 class Stats:
     """Reads the figures, at a cost that doesn't grow with the rows that are settled."""
 
-    def __init__(self, store: Callable[[], Store], tasks: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, store: Callable[[], _Store], tasks: Mapping[str, Any], clock: Clock) -> None:
         self._store = store
         self._tasks = tasks
         self._clock = clock
 
     async def queues(self) -> list[QueueStats]:
-        """The figures of every queue that has rows, by name."""
+        """The figures of every queue that has rows or is paused, by name."""
         store, now = self._store(), self._clock.now()
         since = now - timedelta(seconds=WINDOW_SECONDS)
         counts = await retrying(lambda: store.count(now=now, since=since, limit=LIMIT))
-        report = _Report(counts, self._tasks, now)
+        paused = {queue.queue_name: queue.paused_at for queue in await retrying(store.paused_queues)}
+        report = _Report(counts, self._tasks, now, paused)
         return [report.of(name) for name in sorted(report.names)]
 
     async def queue(self, name: str) -> QueueStats:
@@ -103,15 +111,16 @@ class Stats:
 class _Report:
     """Counts, sorted out queue by queue."""
 
-    def __init__(self, counts: Counts, tasks: Mapping[str, Any], now: datetime) -> None:
+    def __init__(self, counts: Counts, tasks: Mapping[str, Any], now: datetime, paused: Mapping[str, datetime]) -> None:
         self._counts = counts
         self._tasks = tasks
         self._now = now
+        self._paused = paused
         self._minutes = _span(counts, now) / 60
         self._is_exact = _is_exact(counts)
         self.names: set[str] = {found.queue_name for found in counts.pending}
         self.names |= {found.queue_name for found in counts.undecided}
-        self.names |= {found.queue_name for found in counts.finished}
+        self.names |= {found.queue_name for found in counts.finished} | paused.keys()
 
     def of(self, name: str) -> QueueStats:
         """The figures of one queue."""
@@ -131,6 +140,7 @@ class _Report:
             throughput=outcomes / self._minutes,
             failure_rate=ended.get(TaskStatus.FAILED, 0) / outcomes if outcomes else None,
             last_claim_at=_latest(pending, finished),
+            paused_at=self._paused.get(name),
             unrunnable=self._unrunnable(pending),
         )
 

@@ -32,7 +32,7 @@ from tests.servers.process import free_port
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "batch_progress", "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
-    "fastapi_with_worker", "flaky", "invoices", "litestar_app", "look", "mail_service", "nightly", "order",
+    "fastapi_with_worker", "flaky", "invoices", "limited", "litestar_app", "look", "mail_service", "nightly", "order",
     "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "unique_keys",
 }  # fmt: skip
 
@@ -66,6 +66,10 @@ async def test_the_tutorial_works_step_by_step(tmp_path: Path) -> None:
     with worker("shop:ox", tmp_path):
         await eventually(lambda: "SUCCESSFUL 1 " in run("look.py", tmp_path, forty_two[1]), within=30)
         assert run("look.py", tmp_path, forty_two[1]).endswith("value: invoice for order 42 sent\n")
+
+
+def test_limits_keep_tasks_waiting(tmp_path: Path) -> None:
+    assert run("limited.py", tmp_path) == "reminding ann\n" * 3 + "reminding bob\n" + "2 wait for their hour\n"
 
 
 def test_schedules_tell_their_next_ticks(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,14 +40,14 @@ def test_every_setting_is_described_with_its_default(name: str) -> None:
     assert row is not None
     assert row["default"].strip().strip("`") == written(default, name)
     variable = "OXPULL_DATABASE_URL" if name == "database" else f"OXPULL_{name.upper()}"
-    assert row["variable"].strip().strip("`") == ("" if name == "backoff" else variable)
+    assert row["variable"].strip().strip("`") == ("" if name in ("backoff", "rate_limits") else variable)
 
 
 def written(default: object, name: str) -> str:
     """A default as the table writes it."""
     if default is None:
         return "any" if name == "queues" else ""
-    if isinstance(default, frozenset):
+    if isinstance(default, frozenset | tuple):
         return "none"
     if isinstance(default, Backoff):
         return f"Backoff({default.initial:g}, {default.maximum:g})"
@@ -111,16 +112,23 @@ def test_pages_say_nothing_of_this_machine(page: Path) -> None:
     assert re.findall(r"/(?:root|work|home/\w+)/", page.read_text()) == []
 
 
+def commands_of(command: Any) -> list[Any]:
+    """The command itself, or those that it groups."""
+    if command.default_command is not None:
+        return [command]
+    return [command[name] for name in command if not name.startswith("-")]
+
+
+def options_of(command: Any) -> set[str]:
+    names = [name for argument in command.assemble_argument_collection() for name in argument.names]
+    return {name for name in names if name.startswith("--")}
+
+
 def test_the_command_line_page_lists_every_command_and_option() -> None:
     from oxpull_async.cli.commands import app
 
     page = (DOCS / "reference/cli.md").read_text()
     for name in (name for name in app if not name.startswith("-")):
-        options = {
-            option
-            for argument in app[name].assemble_argument_collection()
-            for option in argument.names
-            if option.startswith("--")
-        }
+        options = {option for command in commands_of(app[name]) for option in options_of(command)}
         assert f"`{name}`" in page
         assert [option for option in options if option not in page] == []

@@ -12,7 +12,8 @@ from tests.servers.databases import Databases
 
 TABLES = [
     "django_ox_oxscheduletick", "oxpull_oxpullbatchmember", "oxpull_oxpullbatch", "oxpull_oxpulluniquelock",
-    "django_ox_oxtask", "django_ox_oxschedule", "django_ox_oxschedulechange", "oxpull_async_leader",
+    "django_ox_oxtask", "django_ox_oxschedule", "django_ox_oxschedulechange", "oxpull_oxpullratewindow",
+    "oxpull_async_leader", "oxpull_async_rate_bucket", "oxpull_async_paused_queue",
 ]  # fmt: skip
 
 

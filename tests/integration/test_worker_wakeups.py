@@ -144,7 +144,7 @@ async def test_only_rows_of_the_workers_own_paths_and_queues_are_waited_for(ox: 
 
 
 async def next_due(ox: Oxpull, paths: list[str], queues: list[str] | None) -> datetime | None:
-    return await ox.store.next_due(task_paths=paths, queues=queues)
+    return await ox.store.next_due(task_paths=paths, queues=queues, after=datetime.now(UTC))
 
 
 def service(ox: Oxpull, name: str) -> Any:

@@ -31,6 +31,8 @@ _SCALARS: dict[str, Any] = {
     "on_complete_path": "a.b", "on_complete_args": "[]", "on_complete_kwargs": "{}", "on_success_path": "",
     "on_success_args": "[]", "on_success_kwargs": "{}", "total_count": 1, "failed_count": 0, "callback_task_id": ID,
     "success_task_id": None, "role": "r", "holder": "h", "lease": "+10 seconds", "completed_before": INSTANT,
+    "window_id": 0, "started_at": INSTANT, "used": 1, "count": 1, "tokens": 1, "as_of": INSTANT, "capacity": 10,
+    "microseconds": 1,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {
@@ -41,6 +43,7 @@ _LISTS: dict[str, list[Any]] = {
     "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
     "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
     "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
+    "passed_queues": ["other"], "names": ["limit"],
     "own": [INSTANT, "1900-01-01 00:00:00"],
 }  # fmt: skip
 

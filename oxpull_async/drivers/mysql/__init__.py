@@ -8,8 +8,10 @@ from oxpull_async.drivers.mysql import (
     claims,
     inspection,
     joined,
+    limits,
     maintenance,
     outcomes,
+    queues,
     schedules,
     tasks,
     ticks,
@@ -34,5 +36,7 @@ def room(url: str, settings: Settings) -> Room:
         ticks=ticks,
         schedules=schedules,
         batches=batches,
+        limits=limits,
+        queues=queues,
         insert_chunk=5000,
     )

@@ -75,7 +75,8 @@ def _order(claim: Claim) -> tuple[int, datetime, UUID]:
 
 
 def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
-    return {**_wanted(path, request.queues), "now": instant(request.now), "limit": limit}
+    shared = {"passed_queues": tuple(request.passed_queues), "now": instant(request.now), "limit": limit}
+    return {**_wanted(path, request.queues), **shared}
 
 
 def _wanted(path: str, queues: Sequence[str] | None) -> dict[str, Any]:
@@ -88,9 +89,10 @@ def held(worker_id: str) -> Procedure[list[Claim]]:
     return [read_claim(row) for row in result.rows]
 
 
-def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
-    """When the next row of these paths becomes due."""
-    found = yield _NEXT_DUE.many([_wanted(path, queues) for path in dict.fromkeys(task_paths)])
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None, now: datetime) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due after ``now``."""
+    after = {"now": instant(now)}
+    found = yield _NEXT_DUE.many([{**_wanted(path, queues), **after} for path in dict.fromkeys(task_paths)])
     return min((row[0].replace(tzinfo=UTC) for row in found.rows if row[0] is not None), default=None)
 
 

@@ -28,6 +28,7 @@ def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
     values = {
         **_queues(request.queues),
+        "passed_queues": list(request.passed_queues),
         "limit": request.limit,
         "worker_id": request.worker_id,
         "lease_seconds": request.lease_seconds,
@@ -47,9 +48,9 @@ def held(worker_id: str) -> Procedure[list[Claim]]:
     return [Claim(*row) for row in result.rows]
 
 
-def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
-    """When the next row of these paths becomes due."""
-    result = yield _NEXT_DUE(task_paths=list(task_paths), **_queues(queues))
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None, now: datetime) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due after ``now``."""
+    result = yield _NEXT_DUE(task_paths=list(task_paths), **_queues(queues), now=now)
     found: datetime | None = result.rows[0][0]
     return found
 

@@ -24,15 +24,14 @@ _RELEASE = _SQL["release"]
 
 def probe(request: ClaimRequest) -> Procedure[bool]:
     """Whether a row is due, asked beside the writers."""
-    result = yield _PROBE(**_wanted(request.task_paths, request.queues), now=text(request.now))
+    result = yield _PROBE(**_due(request))
     return bool(result.rows[0][0])
 
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
     result = yield _CLAIM(
-        **_wanted(request.task_paths, request.queues),
-        now=text(request.now),
+        **_due(request),
         limit=request.limit,
         worker_id=request.worker_id,
         worker_json=json.dumps(request.worker_id),
@@ -47,9 +46,9 @@ def held(worker_id: str) -> Procedure[list[Claim]]:
     return [claim_row(row) for row in result.rows]
 
 
-def next_due(task_paths: Sequence[str], queues: Sequence[str] | None) -> Procedure[datetime | None]:
-    """When the next row of these paths becomes due."""
-    result = yield _NEXT_DUE(**_wanted(task_paths, queues))
+def next_due(task_paths: Sequence[str], queues: Sequence[str] | None, now: datetime) -> Procedure[datetime | None]:
+    """When the next row of these paths becomes due after ``now``."""
+    result = yield _NEXT_DUE(**_wanted(task_paths, queues), now=text(now))
     return instant(result.rows[0][0])
 
 
@@ -67,6 +66,14 @@ def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
 
 def _order(claim: Claim) -> tuple[int, datetime, UUID]:
     return -claim.priority, claim.enqueued_at, claim.id
+
+
+def _due(request: ClaimRequest) -> dict[str, Any]:
+    return {
+        **_wanted(request.task_paths, request.queues),
+        "passed_queues": json.dumps(list(request.passed_queues)),
+        "now": text(request.now),
+    }
 
 
 def _wanted(task_paths: Sequence[str], queues: Sequence[str] | None) -> dict[str, Any]:

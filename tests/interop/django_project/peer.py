@@ -20,13 +20,14 @@ django.setup()
 
 from django.core.management import call_command  # noqa: E402
 from django.db import OperationalError, connections, transaction  # noqa: E402
-from django.tasks import default_task_backend  # noqa: E402
+from django.tasks import default_task_backend, task_backends  # noqa: E402
 from django.utils import timezone  # noqa: E402
 from django.utils.module_loading import import_string  # noqa: E402
 from django_ox import actions, registry  # noqa: E402
 from django_ox.models import OxTask  # noqa: E402
 from django_ox.stored import DatabaseScheduleSource  # noqa: E402
 from django_ox.worker import Worker  # noqa: E402
+from oxpull.worker import OxpullWorker  # noqa: E402
 
 from django_project.databases import lead_django_to  # noqa: E402
 
@@ -121,6 +122,25 @@ def dispatch(at: str) -> int:
     return int(_dispatchers[0].dispatch_schedules())
 
 
+_limited: list[OxpullWorker] = []
+
+
+def limit(limits: dict[str, dict[str, Any]]) -> None:
+    """Claim within these rate limits from now on."""
+    options = task_backends["default"].options
+    options["RATE_LIMITS"] = limits
+    try:
+        _limited[:] = [OxpullWorker()]
+    finally:
+        del options["RATE_LIMITS"]
+
+
+def claim_within_limits(tries: int) -> list[str]:
+    """Claim so often; the paths of what was found."""
+    found = [_limited[0].claim_one() for _ in range(tries)]
+    return [row.task_path for row in found if row is not None]
+
+
 class _Nowhere:
     def write(self, text: str) -> None:
         pass
@@ -129,6 +149,8 @@ class _Nowhere:
 ORDERS: Orders = {
     order.__name__: order
     for order in (
+        limit,
+        claim_within_limits,
         lead_to,
         enqueue,
         enqueue_in_a_block,

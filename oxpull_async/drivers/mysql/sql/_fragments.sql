@@ -5,3 +5,12 @@ task.takes_context, task.backend_name, task.status, task.run_after, task.attempt
 task.return_value, task.errors, task.worker_ids, task.enqueued_at, task.started_at,
 task.last_attempted_at, task.finished_at, task.locked_by, task.locked_at, task.lease_expires_at,
 task.lease_epoch
+
+-- fragment: is_open
+-- A queue that neither this claim passes over nor anybody has paused; byte by byte, for collations differ. A list
+-- without members is that of NULL alone, which nothing is known to be in.
+NOT COALESCE(CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :passed_queues, FALSE)
+AND NOT EXISTS (
+    SELECT 1 FROM oxpull_async_paused_queue AS paused
+    WHERE paused.queue_name = CAST(CONVERT(django_ox_oxtask.queue_name USING utf8mb4) AS BINARY)
+)

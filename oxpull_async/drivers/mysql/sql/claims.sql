@@ -13,13 +13,13 @@ AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues)
 -- name: find_due
 -- The head of one path's line, read without locks; an idle worker's poll ends here.
 SELECT task_path, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
+WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 
 -- name: lock_due
 -- Rows that another claimer is taking are passed over.
 SELECT id, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
+WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
@@ -42,8 +42,9 @@ SELECT {{granted}} FROM django_ox_oxtask
 WHERE status = 'RUNNING' AND locked_by = :worker_id AND lease_expires_at > UTC_TIMESTAMP(6)
 
 -- name: next_due
--- Asked when nothing is due: then every READY row of a path has yet to become so.
-SELECT MIN(run_after) FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx) WHERE {{is_wanted}}
+-- Asked when nothing is due that may be claimed; what was due already waits for something else.
+SELECT MIN(run_after) FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+WHERE {{is_wanted}} AND run_after > :now
 
 -- name: lock_leases
 -- Rows that this worker still holds at their epochs, in id order; those that another transaction is writing are

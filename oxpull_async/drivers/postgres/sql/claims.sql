@@ -3,7 +3,7 @@
 -- the reference's index, and read every foreign row at the head.
 ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
 AND (run_after IS NULL OR run_after <= :now::timestamptz)
-AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
+AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[])) AND {{is_open}}
 
 -- fragment: granted
 -- What a worker needs to know of a row that is its own.
@@ -65,11 +65,12 @@ WHERE task.status = 'RUNNING' AND task.locked_by = :worker_id::varchar
     AND task.lease_expires_at > STATEMENT_TIMESTAMP()
 
 -- name: next_due
--- Asked when nothing is due: then every READY row of these paths has yet to become so.
+-- Asked when nothing is due that may be claimed; what was due already waits for something else.
 SELECT min(ready.run_after)
 FROM unnest(:task_paths::varchar[]) AS path (name)
 JOIN django_ox_oxtask AS ready ON ready.task_path = path.name
 WHERE ready.status = 'READY' AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
+    AND run_after > :now::timestamptz
 
 -- name: renew
 -- Every lease of a worker at once, fenced by epoch; rows that another transaction is writing are passed over.

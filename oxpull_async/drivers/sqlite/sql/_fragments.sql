@@ -23,3 +23,8 @@ task.lease_epoch
 -- Rows by (id, epoch) pairs, each found by its primary key: the plus signs keep the planner from walking the
 -- index of a status instead, since without statistics it takes any status for a rare one.
 task.id = json_extract(granted.value, '$[0]') AND +task.lease_epoch = json_extract(granted.value, '$[1]')
+
+-- fragment: is_open
+-- A queue that neither this claim passes over nor anybody has paused.
+queue_name NOT IN (SELECT value FROM json_each(:passed_queues))
+AND queue_name NOT IN (SELECT queue_name FROM oxpull_async_paused_queue)

@@ -12,7 +12,7 @@ worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, l
 -- Asked before the file's write lock is taken, so that an idle worker doesn't get in the way of those who write.
 SELECT EXISTS (
     SELECT 1 FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-    WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
+    WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
 )
 
 -- name: claim
@@ -33,7 +33,7 @@ SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
     END
 WHERE id IN (
     SELECT id FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-    WHERE {{is_wanted}} AND (run_after IS NULL OR run_after <= :now)
+    WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
     ORDER BY priority DESC, enqueued_at
     LIMIT :limit
 )
@@ -45,8 +45,9 @@ SELECT {{granted}} FROM django_ox_oxtask
 WHERE status = 'RUNNING' AND locked_by = :worker_id AND lease_expires_at > {{database_now}}
 
 -- name: next_due
--- Asked when nothing is due: then every READY row of these paths has yet to become so.
-SELECT min(run_after) FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx WHERE {{is_wanted}}
+-- Asked when nothing is due that may be claimed; what was due already waits for something else.
+SELECT min(run_after) FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
+WHERE {{is_wanted}} AND run_after > :now
 
 -- name: renew
 -- Every lease of a worker at once, fenced by epoch.

@@ -1,0 +1,49 @@
+-- name: peek
+-- The head of one path's line, as a claim reads it.
+SELECT priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+WHERE status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
+    AND (run_after IS NULL OR run_after <= :now)
+    AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues) AND {{is_open}}
+ORDER BY priority DESC, enqueued_at LIMIT :limit
+
+-- name: lock_windows
+-- In the order of their names, as everybody here locks them. The time is the database's.
+SELECT limit_name, window_id, window_started_at, used, UTC_TIMESTAMP(6)
+FROM oxpull_oxpullratewindow WHERE limit_name IN :names ORDER BY limit_name FOR UPDATE
+
+-- name: make_window
+-- A competitor's row serves as well.
+INSERT IGNORE INTO oxpull_oxpullratewindow (limit_name, window_id, window_started_at, used)
+VALUES (:name, 0, UTC_TIMESTAMP(6), 0)
+
+-- name: write_window
+-- Under its row lock. A window that begins anew has a new id, by which Django processes tell it from the old one.
+UPDATE oxpull_oxpullratewindow SET window_id = :window_id, window_started_at = :started_at, used = :used
+WHERE limit_name = :name
+
+-- name: uncount
+-- Only in the window that it was counted in.
+UPDATE oxpull_oxpullratewindow SET used = used - :count
+WHERE limit_name = :name AND window_id = :window_id AND used >= :count
+
+-- name: lock_buckets
+-- In the order of their names, as everybody here locks them. The time is the database's.
+SELECT name, tokens, as_of, UTC_TIMESTAMP(6)
+FROM oxpull_async_rate_bucket WHERE name IN :names ORDER BY name FOR UPDATE
+
+-- name: make_bucket
+-- A competitor's row serves as well.
+INSERT IGNORE INTO oxpull_async_rate_bucket (name, tokens, as_of) VALUES (:name, :tokens, UTC_TIMESTAMP(6))
+
+-- name: write_bucket
+-- Under its row lock.
+UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of WHERE name = :name
+
+-- name: refill
+-- Tokens that weren't used, as far as there is room for them.
+UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity, tokens + :count) WHERE name = :name
+
+-- name: delete_buckets
+-- Those that have been at rest for so long that they are full, like one that isn't there.
+DELETE FROM oxpull_async_rate_bucket
+WHERE as_of < TIMESTAMPADD(MICROSECOND, -:microseconds, UTC_TIMESTAMP(6)) ORDER BY name LIMIT :limit
