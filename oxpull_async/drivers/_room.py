@@ -15,6 +15,7 @@ from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_batches import BatchProcedures
+from oxpull_async.drivers._room_exclusive import ExclusiveProcedures
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
@@ -225,5 +226,6 @@ class Room:
     ticks: TickProcedures
     schedules: ScheduleProcedures
     batches: BatchProcedures
+    exclusive: ExclusiveProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""

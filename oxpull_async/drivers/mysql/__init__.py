@@ -6,6 +6,7 @@ from oxpull_async.drivers._room import Room
 from oxpull_async.drivers.mysql import (
     batches,
     claims,
+    exclusive,
     inspection,
     joined,
     maintenance,
@@ -34,5 +35,6 @@ def room(url: str, settings: Settings) -> Room:
         ticks=ticks,
         schedules=schedules,
         batches=batches,
+        exclusive=exclusive,
         insert_chunk=5000,
     )
