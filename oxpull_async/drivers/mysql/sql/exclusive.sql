@@ -134,18 +134,12 @@ FOR UPDATE SKIP LOCKED
 -- name: grant_tasks
 -- Under the row locks of lock_due_tasks; as in a claim.
 UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, locked_by = :worker_id,
-    locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
-    lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
-    started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
-    worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)
+SET {{begin_attempt}}
 WHERE id IN :ids
 
 -- name: read_granted
 -- What was granted.
-SELECT id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts,
-    errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
-FROM django_ox_oxtask WHERE id IN :ids
+SELECT {{granted}} FROM django_ox_oxtask WHERE id IN :ids
 
 -- name: postpone_tasks
 -- Under the row locks of lock_due_tasks: nothing but run_after moves.

@@ -136,16 +136,9 @@ CROSS JOIN LATERAL (
 -- name: grant_tasks
 -- Under the row locks of lock_due_tasks; as in a claim.
 UPDATE django_ox_oxtask AS task
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
-    locked_by = :worker_id::varchar, locked_at = STATEMENT_TIMESTAMP(),
-    last_attempted_at = STATEMENT_TIMESTAMP(),
-    lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
-    started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
-    worker_ids = worker_ids || to_jsonb(:worker_id::varchar)
+SET {{begin_attempt}}
 WHERE id = ANY(:ids::uuid[])
-RETURNING task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
-    task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
-    task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at
+RETURNING {{granted}}
 
 -- name: postpone_tasks
 -- Under the row locks of lock_due_tasks: nothing but run_after moves.

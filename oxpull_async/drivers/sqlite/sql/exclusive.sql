@@ -115,19 +115,9 @@ ORDER BY priority DESC, enqueued_at LIMIT :limit
 -- name: grant_tasks
 -- Within the transaction that has found them; as in a claim.
 UPDATE django_ox_oxtask
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
-    locked_by = :worker_id, locked_at = {{database_now}},
-    last_attempted_at = {{database_now}},
-    lease_expires_at = {{lease_end}},
-    started_at = COALESCE(started_at, {{database_now}}),
-    worker_ids = CASE
-        WHEN worker_ids = '[]' THEN '[' || :worker_json || ']'
-        WHEN worker_ids LIKE '["%"]' THEN substr(worker_ids, 1, length(worker_ids) - 1) || ', ' || :worker_json || ']'
-        ELSE json_insert(worker_ids, '$[#]', :worker_id)
-    END
+SET {{begin_attempt}}
 WHERE id IN (SELECT value FROM json_each(:ids))
-RETURNING id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts,
-    max_attempts, errors, worker_ids, lease_epoch, enqueued_at, lease_expires_at
+RETURNING {{granted}}
 
 -- name: postpone_tasks
 -- Nothing but run_after moves.
