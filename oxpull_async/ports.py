@@ -21,6 +21,7 @@ from oxpull_async.core.statuses import TaskStatus
 
 if TYPE_CHECKING:
     from oxpull_async.ports_batches import BatchStore
+    from oxpull_async.ports_exclusive import ExclusiveStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,11 @@ class Store(Inspection, Links, Protocol):
     @property
     def batches(self) -> BatchStore:
         """What it can do about batches."""
+        ...
+
+    @property
+    def exclusive(self) -> ExclusiveStore:
+        """What it can do about exclusive execution."""
         ...
 
     @property

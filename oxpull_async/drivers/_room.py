@@ -17,6 +17,7 @@ from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_batches import BatchProcedures
+from oxpull_async.drivers._room_exclusive import ExclusiveProcedures
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
@@ -277,6 +278,7 @@ class Room:
     batches: BatchProcedures
     limits: LimitProcedures
     queues: QueueProcedures
+    exclusive: ExclusiveProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""
     wakeups: Wakeups | None = None

@@ -13,6 +13,7 @@ from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.drivers import _ticks
 from oxpull_async.drivers._batches import SqlBatchStore
+from oxpull_async.drivers._exclusive import SqlExclusiveStore
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._limit_store import LimitOperations
@@ -48,6 +49,7 @@ class SqlStore(LimitOperations):
         self._capabilities: Capabilities | None = None
         self._callers = Callers(room)
         self.batches: SqlBatchStore = SqlBatchStore(room, lambda: self._pool)
+        self.exclusive: SqlExclusiveStore = SqlExclusiveStore(room, lambda: self._pool)
 
     @property
     def capabilities(self) -> Capabilities:

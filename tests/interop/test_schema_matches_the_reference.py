@@ -24,6 +24,9 @@ TASK_INDEXES = {"ox_dequeue_idx", "ox_dequeue_queue_idx", "ox_reaper_idx", "ox_r
 OWN_OBJECTS = {
     "oxpull_async_migration",
     "oxpull_async_leader",
+    "oxpull_async_mutex",
+    "oxpull_async_mutex_holder",
+    "oxpull_async_mutex_waiter",
     "oxpull_async_claim_idx",
     "oxpull_async_lock_task_idx",
 }

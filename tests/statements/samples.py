@@ -33,6 +33,7 @@ _SCALARS: dict[str, Any] = {
     "success_task_id": None, "role": "r", "holder": "h", "lease": "+10 seconds", "completed_before": INSTANT,
     "window_id": 0, "started_at": INSTANT, "used": 1, "count": 1, "tokens": 1, "as_of": INSTANT, "capacity": 10,
     "microseconds": 1,
+    "wanted": 3, "owner": ID, "number": 1, "is_reserved": False, "idle_seconds": 60, "idle_microseconds": 60_000_000,
 }  # fmt: skip
 
 _LISTS: dict[str, list[Any]] = {
@@ -43,8 +44,10 @@ _LISTS: dict[str, list[Any]] = {
     "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
     "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
     "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
-    "passed_queues": ["other"], "names": ["limit"],
+    "passed_queues": ["other"],
     "own": [INSTANT, "1900-01-01 00:00:00"],
+    "names": ["a", "b"], "numbers": [1, 2], "owners": [ID, OTHER_ID], "reserved": [True, False], "leases": [60, 60],
+    "capacities": [1, 2], "patiences": [None, 30],
 }  # fmt: skip
 
 # Documents and pairs, as they come in one room alone.
@@ -52,6 +55,22 @@ _WHOLE: dict[tuple[str, str], str] = {
     ("mysql", "fences"): f"(('{ID}', 1), ('{OTHER_ID}', 1))",
     ("mysql", "rows"): f"""'[{{"id": "{ID}", "errors": "[]"}}]'""",
     ("mysql", "outcomes"): f"""'[{{"id": "{ID}", "status": "FAILED"}}]'""",
+    ("mysql", "mutexes"): f"""'[["{KEY}", "a"]]'""",
+    ("mysql", "waiters"): f"""'[["{KEY}", 1, "{ID}", 1, null, 1]]'""",
+    ("mysql", "leases"): f"""'[["{KEY}", 1, 1]]'""",
+    ("mysql", "reasons"): f"""'[["{ID}", "[]"]]'""",
+    ("mysql", "sleeping"): f"(('{ID}', '{INSTANT}'), ('{OTHER_ID}', '{INSTANT}'))",
+    ("mysql", "moves"): f"""'[["{ID}", "{INSTANT}"]]'""",
+    ("mysql", "held"): f"""'[["{KEY}", 1, "{ID}"]]'""",
+    ("mysql", "fenced"): f"(('{KEY}', 1, '{ID}'), ('{KEY}', 2, '{ID}'))",
+    ("mysql", "places"): f"(('{KEY}', 1), ('{KEY}', 2))",
+    ("sqlite", "mutexes"): f"""'[["{KEY}", "a"]]'""",
+    ("sqlite", "holders"): f"""'[["{KEY}", 1, "{ID}", 0, "+1 seconds"]]'""",
+    ("sqlite", "waiters"): f"""'[["{KEY}", 1, "{ID}", 1, null, "+1 seconds"]]'""",
+    ("sqlite", "held"): f"""'[["{KEY}", 1, "{ID}", "+1 seconds"]]'""",
+    ("sqlite", "places"): f"""'[["{KEY}", 1]]'""",
+    ("sqlite", "moves"): f"""'[["{ID}", "{INSTANT}"]]'""",
+    ("sqlite", "reasons"): f"""'[["{ID}", "[]"]]'""",
     ("sqlite", "granted"): f"""'[["{ID}", 1]]'""",
     ("sqlite", "locks"): f"""'[["{KEY}", "{ID}", "p", "q", "{INSTANT}"]]'""",
 }

@@ -85,9 +85,16 @@ POSTGRES_INDEXES = {
     "lock_settled_holders": {"django_ox_oxtask_pkey"},
     "lock_expired": {"ox_reaper_expiry_idx"},
     "forget_ticks": set(),
+    "lock_due_tasks": {"oxpull_async_claim_idx"},
+    "grant_tasks": {"django_ox_oxtask_pkey"},
+    "postpone_tasks": {"django_ox_oxtask_pkey"},
+    "skip_tasks": {"django_ox_oxtask_pkey"},
+    "wake_tasks": {"django_ox_oxtask_pkey"},
+    "find_heads": {"django_ox_oxtask_pkey"},
+    "find_dead_waiters": {"django_ox_oxtask_pkey"},
 }
 # For a LIMIT that it doesn't know, the server has only a guess.
-GENERIC = POSTGRES_INDEXES.keys() - {"claim", "lock_expired"}
+GENERIC = POSTGRES_INDEXES.keys() - {"claim", "lock_due_tasks", "lock_expired"}
 
 
 @pytest.mark.engines("postgres")
@@ -128,6 +135,12 @@ def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:
         ("get_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("read_holders", {"sqlite_autoindex_oxpull_oxpulluniquelock_1", "sqlite_autoindex_django_ox_oxtask_1"}),
         ("take_over_lock", {"sqlite_autoindex_oxpull_oxpulluniquelock_1"}),
+        ("find_due_tasks", {"oxpull_async_claim_idx"}),
+        ("grant_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("postpone_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("skip_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("wake_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
+        ("find_heads", {"sqlite_autoindex_django_ox_oxtask_1"}),
     ],
 )
 def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, indexes: set[str]):
@@ -157,6 +170,12 @@ def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, inde
         ("delete_tasks", {"PRIMARY"}),
         ("lock_cancellable", {"PRIMARY"}),
         ("lock_leased", {"PRIMARY"}),
+        ("lock_due_tasks", {"oxpull_async_claim_idx"}),
+        ("grant_tasks", {"PRIMARY"}),
+        ("postpone_tasks", {"PRIMARY"}),
+        ("skip_tasks", {"PRIMARY"}),
+        ("lock_sleeping_tasks", {"PRIMARY"}),
+        ("wake_tasks", {"PRIMARY"}),
     ],
 )
 def test_the_mysql_family_goes_by_these_indexes(full_database: Competitor, name: str, keys: set[str]):

@@ -6,6 +6,7 @@ from oxpull_async.drivers._room import Room
 from oxpull_async.drivers.mysql import (
     batches,
     claims,
+    exclusive,
     inspection,
     joined,
     limits,
@@ -38,5 +39,6 @@ def room(url: str, settings: Settings) -> Room:
         batches=batches,
         limits=limits,
         queues=queues,
+        exclusive=exclusive,
         insert_chunk=5000,
     )

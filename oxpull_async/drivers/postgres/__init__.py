@@ -6,6 +6,7 @@ from oxpull_async.drivers._room import Room
 from oxpull_async.drivers.postgres import (
     batches,
     claims,
+    exclusive,
     inspection,
     joined,
     limits,
@@ -40,6 +41,7 @@ def room(url: str, settings: Settings) -> Room:
         batches=batches,
         limits=limits,
         queues=queues,
+        exclusive=exclusive,
         insert_chunk=5000,
         wakeups=Wakeups(pool),
     )

@@ -14,3 +14,16 @@ AND NOT EXISTS (
     SELECT 1 FROM oxpull_async_paused_queue AS paused
     WHERE paused.queue_name = CAST(CONVERT(django_ox_oxtask.queue_name USING utf8mb4) AS BINARY)
 )
+
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
+worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
+
+-- fragment: begin_attempt
+-- Status, lease, epoch and attempt move together, by the database's clock, which stands still within a statement.
+status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, locked_by = :worker_id,
+locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
+lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
+started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
+worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)

@@ -1,8 +1,3 @@
--- fragment: granted
--- What a worker needs to know of a row that is its own.
-id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
-worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
-
 -- fragment: is_wanted
 -- Serves one path: with several the server would sort, and lock, every row of all of them. The index compares
 -- without regard to case or trailing spaces where the column's collation does, so path and queue are compared again,
@@ -24,14 +19,9 @@ ORDER BY priority DESC, enqueued_at LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
 -- name: grant_claims
--- Under the row locks of lock_due: status, lease, epoch and attempt move together, by the database's clock, which
--- stands still within a statement. Then what was granted, and the end of the transaction.
+-- Under the row locks of lock_due; then what was granted, and the end of the transaction.
 UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1, locked_by = :worker_id,
-    locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
-    lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
-    started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
-    worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)
+SET {{begin_attempt}}
 WHERE id IN :ids;
 SELECT {{granted}} FROM django_ox_oxtask WHERE id IN :ids;
 COMMIT

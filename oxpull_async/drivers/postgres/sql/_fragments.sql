@@ -9,3 +9,19 @@ task.lease_epoch
 -- fragment: is_open
 -- A queue that neither this claim passes over nor anybody has paused. The list is read once for each statement.
 queue_name <> ALL(:passed_queues::varchar[]) AND queue_name <> ALL(ARRAY(SELECT queue_name FROM oxpull_async_paused_queue))
+
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
+task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
+task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at, task.run_after,
+task.started_at, task.last_attempted_at
+
+-- fragment: begin_attempt
+-- Status, lease, epoch and attempt move together.
+status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
+locked_by = :worker_id::varchar, locked_at = STATEMENT_TIMESTAMP(),
+last_attempted_at = STATEMENT_TIMESTAMP(),
+lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
+started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
+worker_ids = worker_ids || to_jsonb(:worker_id::varchar)

@@ -5,22 +5,10 @@ ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= p
 AND (run_after IS NULL OR run_after <= :now::timestamptz)
 AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[])) AND {{is_open}}
 
--- fragment: granted
--- What a worker needs to know of a row that is its own.
-task.id, task.task_path, task.args::text, task.kwargs::text, task.queue_name, task.priority,
-task.takes_context, task.backend_name, task.attempts, task.max_attempts, task.errors::text,
-task.worker_ids::text, task.lease_epoch, task.enqueued_at, task.lease_expires_at, task.run_after,
-task.started_at, task.last_attempted_at
-
 -- fragment: grant
--- Status, lease, epoch and attempt move together.
+-- What was locked is the worker's.
 UPDATE django_ox_oxtask AS task
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
-    locked_by = :worker_id::varchar, locked_at = STATEMENT_TIMESTAMP(),
-    last_attempted_at = STATEMENT_TIMESTAMP(),
-    lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
-    started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
-    worker_ids = worker_ids || to_jsonb(:worker_id::varchar)
+SET {{begin_attempt}}
 FROM due WHERE task.id = due.id
 RETURNING {{granted}}
 

@@ -28,3 +28,22 @@ task.id = json_extract(granted.value, '$[0]') AND +task.lease_epoch = json_extra
 -- A queue that neither this claim passes over nor anybody has paused.
 queue_name NOT IN (SELECT value FROM json_each(:passed_queues))
 AND queue_name NOT IN (SELECT queue_name FROM oxpull_async_paused_queue)
+
+-- fragment: granted
+-- What a worker needs to know of a row that is its own.
+id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
+worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
+
+-- fragment: begin_attempt
+-- Status, lease, epoch and attempt move together. worker_ids grows as json.dumps would write it, and by json_insert
+-- where another writer spaced it differently.
+status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
+locked_by = :worker_id, locked_at = {{database_now}},
+last_attempted_at = {{database_now}},
+lease_expires_at = {{lease_end}},
+started_at = COALESCE(started_at, {{database_now}}),
+worker_ids = CASE
+    WHEN worker_ids = '[]' THEN '[' || :worker_json || ']'
+    WHEN worker_ids LIKE '["%"]' THEN substr(worker_ids, 1, length(worker_ids) - 1) || ', ' || :worker_json || ']'
+    ELSE json_insert(worker_ids, '$[#]', :worker_id)
+END

@@ -3,11 +3,6 @@
 status = 'READY' AND task_path IN (SELECT value FROM json_each(:task_paths))
 AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
 
--- fragment: granted
--- What a worker needs to know of a row that is its own.
-id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, attempts, max_attempts, errors,
-worker_ids, lease_epoch, enqueued_at, lease_expires_at, run_after, started_at, last_attempted_at
-
 -- name: probe
 -- Asked before the file's write lock is taken, so that an idle worker doesn't get in the way of those who write.
 SELECT EXISTS (
@@ -16,21 +11,11 @@ SELECT EXISTS (
 )
 
 -- name: claim
--- One statement grants up to a limit of rows: status, lease, epoch and attempt move together.
+-- One statement grants up to a limit of rows.
 -- The index is named, because the planner would walk the READY rows of every code base in another one; in this
 -- one it leaves each path as soon as that path's next row can't be among the first any more.
--- worker_ids grows as json.dumps would write it, and by json_insert where another writer spaced it differently.
 UPDATE django_ox_oxtask
-SET status = 'RUNNING', attempts = attempts + 1, lease_epoch = lease_epoch + 1,
-    locked_by = :worker_id, locked_at = {{database_now}},
-    last_attempted_at = {{database_now}},
-    lease_expires_at = {{lease_end}},
-    started_at = COALESCE(started_at, {{database_now}}),
-    worker_ids = CASE
-        WHEN worker_ids = '[]' THEN '[' || :worker_json || ']'
-        WHEN worker_ids LIKE '["%"]' THEN substr(worker_ids, 1, length(worker_ids) - 1) || ', ' || :worker_json || ']'
-        ELSE json_insert(worker_ids, '$[#]', :worker_id)
-    END
+SET {{begin_attempt}}
 WHERE id IN (
     SELECT id FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
     WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
