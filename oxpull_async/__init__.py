@@ -41,13 +41,14 @@ from oxpull_async.exceptions import (
     UniqueViolation,
     WrongDatabase,
 )
+from oxpull_async.options import Unique
 from oxpull_async.results import EnqueueResult, TaskResult
 from oxpull_async.runtime.health import Health, ServiceHealth
 from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
 from oxpull_async.schedules import Schedule
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter, Unique
+from oxpull_async.tasks import Call, Task, TaskContext, TaskRouter
 
 __all__ = [
     "Addition",

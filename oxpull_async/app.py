@@ -29,6 +29,7 @@ from oxpull_async.enqueue.requests import Request, make_request, make_requests, 
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
 from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen
+from oxpull_async.options import Unique, make_options
 from oxpull_async.ports import Held, NewTask, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
 from oxpull_async.runtime.actions import Actions
@@ -40,15 +41,17 @@ from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
 from oxpull_async.runtime.scheduling import Schedules
+from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.stats import Stats
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
 from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
-from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter, Unique, make_options
+from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter
 
 H = TypeVar("H", bound=Hook)
+F = TypeVar("F", bound=Callable[[], Any])
 
 
 class Oxpull(TaskMaker, Verbs):
@@ -71,6 +74,7 @@ class Oxpull(TaskMaker, Verbs):
         self.substitutes: Substitutes = Substitutes()
         self._opening = Opening(self.settings, self.substitutes)
         self._hooks = Hooks()
+        self.task_state_keeper: TaskState = TaskState()
         self._settle_hints = SettleHints()
         self._announcer = Announcer(lambda: self.store, self.settings)
         self._ready_hints = ReadyHints(self._announcer.announce)
@@ -200,6 +204,15 @@ class Oxpull(TaskMaker, Verbs):
     def tasks(self) -> Mapping[str, AnyTask]:
         """The tasks that can run here, by path."""
         return self._tasks
+
+    def task_state(self, factory: F) -> F:
+        """Decorate an async generator function that yields what tasks find in their context's ``state``.
+
+        It's entered before a worker's first task, and left after its last,
+        once for all workers of this Oxpull. Raises: InvalidTask.
+        """
+        self.task_state_keeper.provide(factory)
+        return factory
 
     @overload
     def on(self, event: Event, hook: H) -> H: ...

@@ -10,26 +10,22 @@ from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
 
+from typing_extensions import TypeVar as DefaultingTypeVar
+
+from oxpull_async._codec import encode_untyped
+from oxpull_async._entry import Entry, check_dependencies
 from oxpull_async.core.durations import Duration
-from oxpull_async.core.executors import check_executor, check_process_function
-from oxpull_async.core.names import (
-    check_backend_name,
-    check_backoff,
-    check_max_attempts,
-    check_priority,
-    check_queue_name,
-    check_task_path,
-    check_timeout,
-    check_wait,
-)
+from oxpull_async.core.executors import check_process_function
+from oxpull_async.core.names import check_task_path
 from oxpull_async.exceptions import DuplicateTask, InvalidArguments, InvalidTask, NotOpen
+from oxpull_async.options import BackoffChoice, TaskOptions, Unique, checked, make_options
 from oxpull_async.results import EnqueueResult
 from oxpull_async.schedules import ScheduleMaker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask: TypeAlias = "Task[Any, Any]"
-BackoffChoice: TypeAlias = "Callable[..., float | timedelta | None]"
+State = DefaultingTypeVar("State", default=Any, covariant=True)
 
 
 class Call(NamedTuple):
@@ -39,56 +35,11 @@ class Call(NamedTuple):
     kwargs: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Unique:
-    """What makes two calls of a task the same while one of them is pending.
+class TaskContext(Protocol[State]):
+    """What a task with ``takes_context=True`` gets as its first argument.
 
-    By default the task's path, its queue and all arguments, as they are
-    written: ``f(1)`` and ``f(a=1)`` differ. That key is shared with Django
-    processes on the same tables. ``by`` names the parameters that count, or
-    is a function of the arguments that returns any JSON value; such a key is
-    this library's own, and Django processes don't know it.
+    ``TaskContext[Resources]`` says of what type its ``state`` is.
     """
-
-    by: tuple[str, ...] | Callable[..., Any] | None = None
-
-    def __post_init__(self) -> None:
-        names = self.by
-        if names is None or callable(names):
-            return
-        listed = isinstance(names, Sequence) and not isinstance(names, str)
-        if not listed or not names or not all(isinstance(name, str) for name in names):
-            raise InvalidTask(
-                f"Unique(by=…) takes a tuple of parameter names or a function, not {names!r}; "
-                'for one parameter write by=("name",)'
-            )
-        object.__setattr__(self, "by", tuple(names))
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """What a task's row and its runs get. ``None`` stands for the settings' default."""
-
-    queue_name: str = "default"
-    priority: int = 0
-    run_after: datetime | timedelta | float | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
-    backoff: float | Callable[..., Any] | None = None
-    takes_context: bool = False
-    unique: Unique | None = None
-    wait: float | None = None
-    """How long a unique enqueue waits for a competitor's open transaction, in seconds.
-
-    On a bound connection of SQLite its own busy time-out decides.
-    """
-    backend_name: str | None = None
-    executor: Literal["process"] | None = None
-    """"process": the function, a plain one, runs in a process of its own, and can be killed."""
-
-
-class TaskContext(Protocol):
-    """What a task with ``takes_context=True`` gets as its first argument."""
 
     @property
     def id(self) -> UUID:
@@ -121,6 +72,11 @@ class TaskContext(Protocol):
     @property
     def cancelled(self) -> bool:
         """Whether the worker wants this attempt to end: a function in a thread has to look, nothing stops it."""
+
+    @property
+    def state(self) -> State:
+        """What ``@ox.task_state`` has opened for the worker; None without one."""
+        raise NotImplementedError
 
     async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Enqueue another task through the Oxpull whose worker runs this one."""
@@ -223,12 +179,21 @@ class Task(Generic[P, R]):
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The parameters that a caller gives: the function's, without the context."""
+        """The parameters that a caller gives: the function's, without the context and dependencies."""
+        return self.entry.signature
+
+    def encoded(self, call: Call) -> Call:
+        """The call of a task declared with ``pydantic=True``, as JSON has it. Raises: InvalidArguments."""
+        if self.function is None:
+            return Call(*encode_untyped(self.path, *call))
+        return Call(*self.entry.codec.encode(*call))
+
+    @cached_property
+    def entry(self) -> Entry:
+        """The function as a worker calls it."""
         assert self.function is not None
-        signature = inspect.signature(self.function)
-        if not self.options.takes_context:
-            return signature
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
+        options = self.options
+        return Entry(self.path, self.function, takes_context=options.takes_context, pydantic=options.pydantic)
 
     @cached_property
     def _positional_range(self) -> tuple[int, int]:
@@ -281,6 +246,7 @@ class TaskMaker(ScheduleMaker):
         timeout: Duration | None = ...,
         backoff: Duration | BackoffChoice | None = ...,
         unique: bool | Unique = ...,
+        pydantic: bool = ...,
     ) -> ContextTaskDecorator: ...
 
     @overload
@@ -297,6 +263,7 @@ class TaskMaker(ScheduleMaker):
         backoff: Duration | BackoffChoice | None = ...,
         unique: bool | Unique = ...,
         executor: Literal["process"] | None = ...,
+        pydantic: bool = ...,
     ) -> TaskDecorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -314,7 +281,10 @@ class TaskMaker(ScheduleMaker):
     def _declare(self, function: Callable[..., Any], options: TaskOptions) -> AnyTask:
         task: AnyTask = Task(function, task_path(function), options, self._home)
         if options.executor == "process":
-            check_process_function(function, task.path, takes_context=options.takes_context)
+            check_process_function(
+                function, task.path, takes_context=options.takes_context, is_encoded=options.pydantic
+            )
+        check_dependencies(task.path, function)
         if options.takes_context and not inspect.signature(function).parameters:
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
@@ -332,7 +302,7 @@ class TaskDecorator(Protocol):
 class ContextTaskDecorator(Protocol):
     """What ``ox.task(takes_context=True, …)`` returns: callers don't give the context."""
 
-    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> Task[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[TaskContext[Any], P], R], /) -> Task[P, R]: ...
 
 
 class TaskRouter(TaskMaker):
@@ -362,38 +332,3 @@ def task_path(function: Callable[..., Any]) -> str:
     if not callable(function) or not name or not module or "<lambda>" in name.rsplit(".", 1)[-1]:
         raise InvalidTask(f"a task must be a named function, not {function!r}; write it with `def`")
     return check_task_path(f"{module}.{name}")
-
-
-def make_options(given: Mapping[str, Any]) -> TaskOptions:
-    """Checked options from keywords. Raises: InvalidTask naming the option."""
-    unknown = given.keys() - TaskOptions.__dataclass_fields__.keys()
-    if unknown:
-        raise InvalidTask(f"unknown task option(s) {', '.join(sorted(unknown))}")
-    options = {name: value for name, value in given.items() if value is not None}
-    unique = options.pop("unique", None)
-    return checked(TaskOptions(**options, unique=_unique(unique)))
-
-
-def checked(options: TaskOptions) -> TaskOptions:
-    """The options with every value checked and normalised."""
-    return replace(
-        options,
-        queue_name=check_queue_name(options.queue_name),
-        priority=check_priority(options.priority),
-        max_attempts=None if options.max_attempts is None else check_max_attempts(options.max_attempts),
-        timeout=None if options.timeout is None else check_timeout(options.timeout),
-        wait=None if options.wait is None else check_wait(options.wait),
-        executor=check_executor(options.executor),
-        backoff=check_backoff(options.backoff),
-        backend_name=None if options.backend_name is None else check_backend_name(options.backend_name),
-    )
-
-
-def _unique(value: object) -> Unique | None:
-    if value is None or value is False:
-        return None
-    if value is True:
-        return Unique()
-    if isinstance(value, Unique):
-        return value
-    raise InvalidTask(f"unique takes True, False or Unique(…), not {value!r}")

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from oxpull_async.clock import Clock
 from oxpull_async.enqueue.requests import Request, make_request_of
+from oxpull_async.options import Unique
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Call, Unique
+from oxpull_async.tasks import AnyTask, Call
 
 CHUNK_CALLS: Final = 2000
 CHUNK_CHARACTERS: Final = 2_000_000

@@ -10,11 +10,12 @@ from oxpull_async.batches.counting import Counting
 from oxpull_async.batches.own import Crowds
 from oxpull_async.clock import Clock
 from oxpull_async.enqueue.desk import Desk
+from oxpull_async.options import Unique
 from oxpull_async.ports import Store
 from oxpull_async.results import EnqueueResult, ResultSource
 from oxpull_async.runtime.hints import SettleHints
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Unique
+from oxpull_async.tasks import AnyTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.unique import row_of
 from oxpull_async.enqueue.verbs import Verbs
+from oxpull_async.options import Unique
 from oxpull_async.ports import Held, Store, TaskRow
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Call, Unique
+from oxpull_async.tasks import AnyTask, Call
 
 
 @dataclass(frozen=True, slots=True)

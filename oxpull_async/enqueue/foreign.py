@@ -14,7 +14,8 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from oxpull_async.core.names import check_task_path
 from oxpull_async.exceptions import InvalidTask
-from oxpull_async.tasks import AnyTask, Home, Task, TaskOptions, Unique, checked
+from oxpull_async.options import TaskOptions, Unique, checked
+from oxpull_async.tasks import AnyTask, Home, Task
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

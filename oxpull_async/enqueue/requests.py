@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from oxpull_async._codec import encode_result
 from oxpull_async._ids import new_id
 from oxpull_async.core.arguments import PreparedArguments, prepare_arguments
 from oxpull_async.core.keys import own_key, unique_key_of
 from oxpull_async.core.names import check_run_after
 from oxpull_async.exceptions import InvalidArguments, InvalidTask
+from oxpull_async.options import Unique
 from oxpull_async.ports import NewTask, NewUnique
 from oxpull_async.settings import Settings
-from oxpull_async.tasks import AnyTask, Call, Unique
+from oxpull_async.tasks import AnyTask, Call
 
 
 class Request(NamedTuple):
@@ -38,7 +40,8 @@ def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Uniqu
     backend_name = task.options.backend_name or settings.backend_name
     if backend_name == settings.backend_name:
         _check_queue(task, settings.queues)
-    prepared = prepare_arguments(task.path, call.args, call.kwargs)
+    encoded = task.encoded(call) if task.options.pydantic else call
+    prepared = prepare_arguments(task.path, encoded.args, encoded.kwargs)
     options = task.options
     row = NewTask(
         id=new_id(),
@@ -126,6 +129,8 @@ def _key(unique: Unique, task: AnyTask, call: Call, row: NewTask, prepared: Prep
         scope, value = "function", unique.by(*call.args, **call.kwargs)
     else:
         scope, value = "parameters", _chosen(unique.by, task, call)
+    if task.options.pydantic:
+        value = encode_result(value)
     try:
         return own_key(row.backend_name, row.task_path, row.queue_name, scope, value)
     except (TypeError, ValueError) as error:

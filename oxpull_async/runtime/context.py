@@ -36,6 +36,11 @@ class AttemptContext:
         """Whether the worker wants this attempt to end."""
         return self._attempt.interrupted is not None
 
+    @property
+    def state(self) -> Any:
+        """What the Oxpull's ``task_state`` has opened; None without one."""
+        return self._host.task_state_keeper.value
+
     async def enqueue(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Enqueue another task through the Oxpull whose worker runs this one."""
         return await self._host.enqueue_call(task, Call(args, kwargs))

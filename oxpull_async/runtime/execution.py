@@ -80,7 +80,8 @@ class Execution:
             room = Room.PROCESS
         else:
             room = Room.LOOP if inspect.iscoroutinefunction(task.function) else Room.THREAD
-        return Plan(task, task.function, room, task.options.timeout)
+        function = task.function if room is Room.PROCESS else task.entry.call
+        return Plan(task, function, room, task.options.timeout)
 
     async def _on_loop(self, attempt: Attempt, plan: Plan) -> str | None:
         args, kwargs = self._arguments(attempt, plan)
@@ -94,6 +95,6 @@ class Execution:
 
     def _arguments(self, attempt: Attempt, plan: Plan) -> tuple[list[Any], dict[str, Any]]:
         args, kwargs = parse_arguments(attempt.claim.args, attempt.claim.kwargs)
-        if plan.task.options.takes_context:
+        if plan.task.entry.wants_context:
             args.insert(0, AttemptContext(attempt, self._host, plan.timeout))
         return args, kwargs

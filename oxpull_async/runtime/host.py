@@ -13,6 +13,7 @@ from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
 from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.scheduling import Schedules
+from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Enqueuer
@@ -49,6 +50,11 @@ class Host(Enqueuer, Protocol):
     @property
     def schedules(self) -> Schedules:
         """What is enqueued by the clock."""
+        ...
+
+    @property
+    def task_state_keeper(self) -> TaskState:
+        """What tasks find in their context's ``state``."""
         ...
 
     @property

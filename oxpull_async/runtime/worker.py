@@ -111,7 +111,7 @@ class Worker:
             raise InvalidSettings("this Worker is running already; make another one to run more")
         self._is_running = True
         try:
-            async with self._host.running(reconciler=not until_idle):
+            async with self._host.running(reconciler=not until_idle), self._host.task_state_keeper.kept():
                 return await self._work(self._terms(until_idle, max_tasks), recycle, on_failure)
         finally:
             self._is_running = False

@@ -17,7 +17,7 @@ from oxpull_async.exceptions import InvalidTask
 from oxpull_async.ports import TaskRow
 from oxpull_async.results import TaskResult
 from oxpull_async.runtime.listing import every_row
-from oxpull_async.tasks import AnyTask
+from oxpull_async.tasks import AnyTask, Call, Task
 from oxpull_async.testing.inlining import InlineQueue
 
 _POLL_SECONDS: Final = 0.02
@@ -132,7 +132,10 @@ def _oxpull_of(subject: Oxpull | AnyTask) -> Oxpull:
 
 def _search(subject: Oxpull | AnyTask, conditions: Conditions) -> _Search:
     args, kwargs = conditions.get("args"), conditions.get("kwargs")
-    prepared = prepare_arguments("the search", args or (), kwargs or {})
+    call = Call(args or (), kwargs or {})
+    if isinstance(subject, Task) and subject.options.pydantic:
+        call = subject.encoded(call)
+    prepared = prepare_arguments("the search", *call)
     return _Search(
         ox=_oxpull_of(subject),
         path=None if isinstance(subject, Oxpull) else subject.path,

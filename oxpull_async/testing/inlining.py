@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from oxpull_async.core.failures import error_record
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.enqueue.requests import Request
 from oxpull_async.enqueue.unique import row_of
+from oxpull_async.exceptions import TaskTimeout
 from oxpull_async.ports import Claim, TaskRow
 from oxpull_async.results import EnqueueResult, created_result, duplicate_result
 from oxpull_async.runtime.attempts import Attempt
@@ -92,7 +94,9 @@ class InlineQueue:
         running = self._save(_started(self._ox, row))
         try:
             execution = Execution(self._ox, _THREADS)
-            value = await execution.call(Attempt(_claim(running)), execution.plan(row.task_path))
+            plan = execution.plan(row.task_path)
+            async with self._ox.task_state_keeper.kept(), _time_limit(plan.timeout):
+                value = await execution.call(Attempt(_claim(running)), plan)
         except Exception as error:
             errors = json.dumps([error_record(error)])
             self._save(running._replace(status=TaskStatus.FAILED, errors=errors, finished_at=self._ox.clock.now()))
@@ -109,6 +113,18 @@ class InlineQueue:
     def _save(self, row: TaskRow) -> TaskRow:
         self._rows[row.id] = row
         return row
+
+
+@asynccontextmanager
+async def _time_limit(timeout: float | None) -> AsyncIterator[None]:
+    bound = asyncio.timeout(timeout)
+    try:
+        async with bound:
+            yield
+    except TimeoutError as error:
+        if timeout is None or not bound.expired():
+            raise  # the task's own
+        raise TaskTimeout(timeout) from error
 
 
 def _started(ox: Oxpull, row: TaskRow) -> TaskRow:

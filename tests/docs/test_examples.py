@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ from tests.servers.process import free_port
 
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
-    "batch_progress", "demo", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
+    "batch_progress", "demo", "dependencies", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
     "fastapi_with_worker", "flaky", "invoices", "limited", "litestar_app", "look", "mail_service", "nightly", "order",
-    "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "unique_keys",
+    "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "typed_arguments", "unique_keys",
 }  # fmt: skip
 
 
@@ -88,6 +89,21 @@ def test_sameness_is_what_unique_says(tmp_path: Path) -> None:
     said = [line.split(maxsplit=1)[1] for line in run("unique_keys.py", tmp_path).splitlines()]
 
     assert said == ["[True, True, True, True]", "[True, False, False, True]", "[True, False, False, False]"]
+
+
+def test_models_and_dates_become_json_and_come_back(tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "how-to" / "typed-arguments.md").read_text()
+
+    assert f"```text\n{run('typed_arguments.py', tmp_path)}```" in page
+
+
+def test_a_task_has_a_session_of_its_own(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE orders (customer TEXT)")
+        connection.execute("INSERT INTO orders VALUES ('ada')")
+        connection.commit()
+
+    assert run("dependencies.py", tmp_path) == "1 True\n"
 
 
 def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:

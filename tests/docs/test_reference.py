@@ -55,7 +55,7 @@ def written(default: object, name: str) -> str:
 
 
 def test_every_task_option_is_described() -> None:
-    from oxpull_async.tasks import TaskOptions
+    from oxpull_async.options import TaskOptions
 
     listed = set(re.findall(r"^\| `(\w+)` \|", SETTINGS.partition("## Settings of a task")[2], re.MULTILINE))
 

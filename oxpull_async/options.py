@@ -1,0 +1,107 @@
+"""What is said of a task at its declaration: its options, checked once, and what makes it unique."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from oxpull_async.core.executors import check_executor
+from oxpull_async.core.names import (
+    check_backend_name,
+    check_backoff,
+    check_max_attempts,
+    check_priority,
+    check_queue_name,
+    check_timeout,
+    check_wait,
+)
+from oxpull_async.exceptions import InvalidTask
+
+BackoffChoice: TypeAlias = "Callable[..., float | timedelta | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """What makes two calls of a task the same while one of them is pending.
+
+    By default the task's path, its queue and all arguments, as they are
+    written: ``f(1)`` and ``f(a=1)`` differ. That key is shared with Django
+    processes on the same tables. ``by`` names the parameters that count, or
+    is a function of the arguments that returns any JSON value; such a key is
+    this library's own, and Django processes don't know it.
+    """
+
+    by: tuple[str, ...] | Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        names = self.by
+        if names is None or callable(names):
+            return
+        listed = isinstance(names, Sequence) and not isinstance(names, str)
+        if not listed or not names or not all(isinstance(name, str) for name in names):
+            raise InvalidTask(
+                f"Unique(by=…) takes a tuple of parameter names or a function, not {names!r}; "
+                'for one parameter write by=("name",)'
+            )
+        object.__setattr__(self, "by", tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """What a task's row and its runs get. ``None`` stands for the settings' default."""
+
+    queue_name: str = "default"
+    priority: int = 0
+    run_after: datetime | timedelta | float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    backoff: float | Callable[..., Any] | None = None
+    takes_context: bool = False
+    unique: Unique | None = None
+    wait: float | None = None
+    """How long a unique enqueue waits for a competitor's open transaction, in seconds.
+
+    On a bound connection of SQLite its own busy time-out decides.
+    """
+    backend_name: str | None = None
+    executor: Literal["process"] | None = None
+    """"process": the function, a plain one, runs in a process of its own, and can be killed."""
+    pydantic: bool = False
+    """Arguments and return values go through pydantic, by their annotations."""
+
+
+def make_options(given: Mapping[str, Any]) -> TaskOptions:
+    """Checked options from keywords. Raises: InvalidTask naming the option."""
+    unknown = given.keys() - TaskOptions.__dataclass_fields__.keys()
+    if unknown:
+        raise InvalidTask(f"unknown task option(s) {', '.join(sorted(unknown))}")
+    options = {name: value for name, value in given.items() if value is not None}
+    unique = options.pop("unique", None)
+    return checked(TaskOptions(**options, unique=_unique(unique)))
+
+
+def checked(options: TaskOptions) -> TaskOptions:
+    """The options with every value checked and normalised."""
+    return replace(
+        options,
+        queue_name=check_queue_name(options.queue_name),
+        priority=check_priority(options.priority),
+        max_attempts=None if options.max_attempts is None else check_max_attempts(options.max_attempts),
+        timeout=None if options.timeout is None else check_timeout(options.timeout),
+        wait=None if options.wait is None else check_wait(options.wait),
+        executor=check_executor(options.executor),
+        backoff=check_backoff(options.backoff),
+        backend_name=None if options.backend_name is None else check_backend_name(options.backend_name),
+    )
+
+
+def _unique(value: object) -> Unique | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Unique()
+    if isinstance(value, Unique):
+        return value
+    raise InvalidTask(f"unique takes True, False or Unique(…), not {value!r}")
