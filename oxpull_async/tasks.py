@@ -78,7 +78,7 @@ class TaskOptions:
     takes_context: bool = False
     unique: Unique | None = None
     wait: float | None = None
-    """How long a unique enqueue waits for a competitor, in seconds; on a bound SQLite connection its busy time-out does."""
+    """How many seconds a unique enqueue waits for a competitor; a bound SQLite connection has its busy time-out."""
     backend_name: str | None = None
     executor: Literal["process"] | None = None
     """"process": the function, a plain one, runs in a process of its own, and can be killed."""
