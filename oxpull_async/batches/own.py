@@ -44,7 +44,7 @@ async def add(
         try:
             answer = await tries.run(left, min(lock_seconds, left))
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            raise_race(path, error, attempt, wait_seconds)
+            raise_race(path, error, attempt)
         if isinstance(answer, BatchClosed) or not any(isinstance(found, Unseen) for found in answer.answers):
             return answer
     raise UniqueEnqueueRace(

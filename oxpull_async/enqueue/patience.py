@@ -37,7 +37,7 @@ class Patience:
         while (awaited := self._awaited.get(unique.key)) is not None:
             await asyncio.wait([awaited], timeout=_left(deadline))
             if not awaited.done():
-                _give_up(unique.task.task_path, wait_seconds)
+                _give_up(unique.task.task_path)
             if (holder := awaited.result()) is not None:
                 return holder
         return await self._wait(unique, deadline)
@@ -49,7 +49,7 @@ class Patience:
         with anyio.move_on_after(wait_seconds) as scope:
             await self._turns.acquire()
         if scope.cancelled_caught:
-            _give_up(task_path, wait_seconds)
+            _give_up(task_path)
         try:
             yield _left(deadline)
         finally:
@@ -74,5 +74,5 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
 
 
-def _give_up(task_path: str, wait_seconds: float) -> NoReturn:
-    raise_race(task_path, LockNotAvailable("others here were still waiting for the database"), 1, wait_seconds)
+def _give_up(task_path: str) -> NoReturn:
+    raise_race(task_path, LockNotAvailable("others here were still waiting for the database"), 1)

@@ -53,7 +53,7 @@ async def insert_unique(
         try:
             answer = await _pass(store, unique, deadline, answer)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            raise_race(unique.task.task_path, error, attempt, wait_seconds)
+            raise_race(unique.task.task_path, error, attempt)
         if (decided := verdict(answer, unique)) is not None:
             return decided
         answer = None
@@ -89,7 +89,7 @@ async def insert_uniques_together(
         try:
             answers = await retrying(decide, deadline=deadline.at)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            raise_race(task_path, error, attempt, wait_seconds)
+            raise_race(task_path, error, attempt)
         decided = [_as_ours(answer, unique) for answer, unique in zip(answers, uniques, strict=True)]
         kept = [answer for answer in decided if not isinstance(answer, Unseen)]
         if len(kept) == len(uniques):
@@ -212,9 +212,9 @@ def _is_live(held: Held) -> bool:
     return held.row is not None and is_pending(held.row.status)
 
 
-def raise_race(task_path: str, error: StoreError, attempts: int, wait_seconds: float) -> NoReturn:
+def raise_race(task_path: str, error: StoreError, attempts: int) -> NoReturn:
     if isinstance(error, LockNotAvailable):
-        reason, words = "lock_wait", f"another transaction has held its key for more than {wait_seconds:g} s"
+        reason, words = "lock_wait", "another transaction has held its key for longer than this call may wait"
     elif isinstance(error, DeadlockDetected):
         reason, words = "deadlock", "the database ended a deadlock with it again and again"
     else:

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from oxpull_async._links import Listener
-from oxpull_async.exceptions import OxpullError
+from oxpull_async.exceptions import NotOpen, OxpullError
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints
 from oxpull_async.settings import Settings
@@ -40,10 +40,14 @@ class Announcer:
     def announce(self) -> None:
         """Rows were committed: tell of them now or soon. Costs the caller nothing."""
         self._is_due = True
-        if self._telling is None and self._settings.notify:
+        if self._telling is not None or not self._settings.notify:
+            return
+        try:
             store = self._store()
-            if store.capabilities.notifications:
-                self._telling = asyncio.get_running_loop().create_task(self._tell(store), name="oxpull_async notify")
+        except NotOpen:  # closed since the commit: pollers find the rows
+            return
+        if store.capabilities.notifications:
+            self._telling = asyncio.get_running_loop().create_task(self._tell(store), name="oxpull_async notify")
 
     async def drain(self) -> None:
         """Have everything told, within a second."""

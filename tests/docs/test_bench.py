@@ -11,10 +11,11 @@ from bench.__main__ import main
 from bench.rows import rows
 
 
+@pytest.mark.timeout(180)
 def test_a_small_run_reports_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
 
-    assert main(["--engine", "sqlite", "--rounds", "2", "--scale", "0.005", "--json", str(file)]) == 0
+    assert main(["--engine", "sqlite", "--rounds", "2", "--scale", "0.002", "--json", str(file)]) == 0
 
     engines = json.loads(file.read_text())["engines"]
     assert [engine["engine"] for engine in engines] == ["SQLite, synchronous FULL", "SQLite, synchronous NORMAL"]

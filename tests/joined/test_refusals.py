@@ -13,7 +13,15 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
-from oxpull_async import ConnectionLost, InvalidArguments, NotOpen, Oxpull, TransactionRequired, WrongDatabase
+from oxpull_async import (
+    ConnectionLost,
+    InvalidArguments,
+    NotOpen,
+    Oxpull,
+    TransactionRequired,
+    TransactionRolledBack,
+    WrongDatabase,
+)
 from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor
 from tests.integration.shared_database import SharedDatabases
@@ -162,6 +170,26 @@ async def test_a_database_without_the_tables_is_refused(
             await caller.rollback()
         finally:
             await caller.close()
+
+
+@pytest.mark.engines("postgres")
+@pytest.mark.parametrize("used_before", [False, True], ids=["first-call", "later-call"])
+async def test_a_transaction_in_which_something_has_failed_is_told_as_lost(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, used_before: bool
+):
+    await caller.begin()
+    if used_before:
+        await ox.bind(caller.bindable).enqueue_unique(send, 1)
+    with pytest.raises(Exception, match="division by zero"):
+        await caller.query("SELECT 1 / 0")
+    for call in ("enqueue", "enqueue_unique"):
+        with pytest.raises(TransactionRolledBack, match="roll it back and repeat all of it"):
+            await getattr(ox.bind(caller.bindable), call)(send, 2)
+    with pytest.raises(TransactionRolledBack, match="roll it back and repeat all of it"):
+        await ox.bind(caller.bindable).enqueue_unique_many(send, [(2,), (3,)])
+    await caller.rollback()
+
+    assert competitor.counts() == (0, 0)
 
 
 @pytest.mark.usefixtures("few")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar, TypeVar
 from uuid import UUID
@@ -17,13 +17,14 @@ from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
 from oxpull_async.drivers._shield import shielded
-from oxpull_async.exceptions import ConnectionLost, OxpullError, TransactionRolledBack, WrongDatabase
+from oxpull_async.exceptions import ConnectionLost, OxpullError, StoreError, TransactionRolledBack, WrongDatabase
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from oxpull_async.ports_joined import JoinedAnswers
 
 T = TypeVar("T")
 
 _REMEMBERED = 1000
+_IN_FAILED_TRANSACTION = "25P02"
 
 
 class Identities:
@@ -115,6 +116,7 @@ class JoinedSqlStore:
     async def call(self, *, several: bool) -> AsyncIterator[None]:
         session, locks = self._session, self._callers.locks
         async with AsyncExitStack() as held:
+            held.enter_context(_failed_before_told())
             await held.enter_async_context(locks.of(session.connection))
             if self._connect is not None:
                 self._connection = await self._connect()
@@ -179,6 +181,20 @@ class JoinedSqlStore:
 
     async def isolation_level(self) -> str | None:
         return await looked_up(self._session, self._room.joined.isolation_level())
+
+
+@contextlib.contextmanager
+def _failed_before_told() -> Iterator[None]:
+    """Of a transaction in which a statement of the caller's has failed, PostgreSQL takes nothing but its end."""
+    try:
+        yield
+    except StoreError as error:
+        if error.code != _IN_FAILED_TRANSACTION:
+            raise
+        raise TransactionRolledBack(
+            "an earlier statement of the caller's transaction has failed, so that nothing done in it can be kept: "
+            "roll it back and repeat all of it, or set a savepoint before what may fail"
+        ) from error
 
 
 async def looked_up(session: JoinedSession, procedure: Procedure[T]) -> T:
