@@ -43,6 +43,7 @@ from oxpull_async.exceptions import (
 )
 from oxpull_async.options import Unique
 from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.runtime.checkup import Finding
 from oxpull_async.runtime.health import Health, ServiceHealth
 from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
@@ -68,6 +69,7 @@ __all__ = [
     "Discard",
     "DuplicateTask",
     "EnqueueResult",
+    "Finding",
     "Health",
     "InvalidArguments",
     "InvalidSchedule",

@@ -71,6 +71,10 @@ class Inspection(Protocol):
         """Return if the server answers and has the tables. Raises: StoreError, WrongDatabase without them."""
         ...
 
+    async def missing_steps(self) -> Sequence[str]:
+        """The steps of the schema that aren't listed as applied."""
+        ...
+
     async def count(self, *, now: datetime, since: datetime, limit: int) -> Counts:
         """Count rows: READY and RUNNING ones all; up to ``limit`` each of WAITING, FAILED and LOST; the ``limit``
         that were settled last, and among these the ones since ``since``.

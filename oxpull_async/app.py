@@ -33,6 +33,7 @@ from oxpull_async.options import Unique, make_options
 from oxpull_async.ports import Held, NewTask, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
 from oxpull_async.runtime.actions import Actions
+from oxpull_async.runtime.checkup import Checkup, Finding
 from oxpull_async.runtime.draining import run_until_idle
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
@@ -185,6 +186,10 @@ class Oxpull(TaskMaker, Verbs):
         dequeue indexes for leaner ones of our own.
         """
         return await self.store.migrate(lean=lean)
+
+    async def check(self) -> list[Finding]:
+        """What is set up in a way that will disappoint, the worst first. Writes nothing. Raises: NotOpen."""
+        return await Checkup(self, self._opening.require().store).findings()
 
     # Tasks
 

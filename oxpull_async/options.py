@@ -16,6 +16,7 @@ from oxpull_async.core.names import (
     check_queue_name,
     check_timeout,
     check_wait,
+    suggestion,
 )
 from oxpull_async.exceptions import InvalidTask
 
@@ -76,7 +77,8 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
     """Checked options from keywords. Raises: InvalidTask naming the option."""
     unknown = given.keys() - TaskOptions.__dataclass_fields__.keys()
     if unknown:
-        raise InvalidTask(f"unknown task option(s) {', '.join(sorted(unknown))}")
+        known = TaskOptions.__dataclass_fields__
+        raise InvalidTask(". ".join(f"there is no task option {n!r}{suggestion(n, known)}" for n in sorted(unknown)))
     options = {name: value for name, value in given.items() if value is not None}
     unique = options.pop("unique", None)
     return checked(TaskOptions(**options, unique=_unique(unique)))

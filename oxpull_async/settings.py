@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.durations import seconds
 from oxpull_async.core.limits import RateLimit, check_together
+from oxpull_async.core.names import suggestion
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.exceptions import InvalidSettings
 
@@ -125,5 +126,8 @@ def _words(error: ValidationError | TypeError) -> str:
     parts = []
     for detail in error.errors(include_url=False):
         name = ".".join(str(part) for part in detail["loc"])
-        parts.append(f"setting {name}: {detail['msg']} (given: {detail.get('input')!r})")
+        if detail["type"] == "extra_forbidden":
+            parts.append(f"there is no setting {name!r}{suggestion(name, Settings.model_fields)}")
+        else:
+            parts.append(f"setting {name}: {detail['msg']} (given: {detail.get('input')!r})")
     return "; ".join(parts)

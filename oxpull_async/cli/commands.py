@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App
 
 from oxpull_async.cli.batches import batch, batches, reconcile
+from oxpull_async.cli.check import check
 from oxpull_async.cli.inspection import health, locks, status
 from oxpull_async.cli.queues import queues
 from oxpull_async.cli.rows import cancel, discard, retry
@@ -24,7 +25,7 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-_LOOKS = (status, health, locks, schedules, batches, batch)
+_LOOKS = (status, health, check, locks, schedules, batches, batch)
 _ROWS = (retry, discard, cancel)
 for _command in (worker, *_LOOKS, *_ROWS, queues, reconcile, reap, prune, migrate, sql):
     app.command(_command)

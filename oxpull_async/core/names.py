@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 from oxpull_async.core.durations import Duration, seconds
@@ -132,3 +134,9 @@ def _shown(value: object) -> str:
     except Exception:
         return f"a value of type {type(value).__qualname__}"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'lease'?`` where one of the known names is near, else nothing."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

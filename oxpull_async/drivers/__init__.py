@@ -57,6 +57,12 @@ def _schema(url: str, lean: bool) -> list[SchemaStep]:
 def _import_room(url: str) -> Any:
     scheme = urlsplit(url).scheme
     name = _ROOMS.get(scheme)
+    plain, plus, _ = scheme.partition("+")
+    if plus and plain in _ROOMS:
+        raise InvalidSettings(
+            f"database URL with scheme {scheme!r}: SQLAlchemy's URLs name a driver, ours don't, for each engine has "
+            f"one. Write {plain}:// instead of {scheme}://"
+        )
     if name is None:
         raise InvalidSettings(
             f"database URL with scheme {scheme!r}: use sqlite:///relative.db, sqlite:////absolute.db, "

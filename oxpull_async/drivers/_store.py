@@ -233,6 +233,9 @@ class SqlStore(LimitOperations):
     async def probe(self) -> None:
         await self._pool.read(self._room.inspection.probe())
 
+    async def missing_steps(self) -> Sequence[str]:
+        return await self._pool.read(self._room.inspection.missing_steps())
+
     async def count(self, *, now: datetime, since: datetime, limit: int) -> Counts:
         return await self._pool.read(self._room.inspection.count(now, since, limit))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from oxpull_async import Backoff, InvalidSettings, Oxpull, Settings
+from oxpull_async import Backoff, InvalidSettings, InvalidTask, Oxpull, Settings
+from oxpull_async.drivers import open_store
 from oxpull_async.settings import make_settings, settings_from_environment
 
 DURATIONS = ["lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"]
@@ -124,3 +126,27 @@ async def test_a_url_that_no_room_serves_is_told_at_opening(url: str, monkeypatc
 
     with pytest.raises(InvalidSettings, match="sqlite:///"):
         await Oxpull(url).open()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("leas", "no setting 'leas'; did you mean 'lease'"),
+        ("poolsize", "did you mean 'pool_size'"),
+        ("xyz", "no setting 'xyz'$"),
+    ],
+)
+def test_a_setting_that_does_not_exist_is_told_with_its_nearest(given: str, words: str):
+    with pytest.raises(InvalidSettings, match=words):
+        make_settings({given: 3})
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+asyncpg", "postgresql+psycopg", "sqlite+aiosqlite", "mysql+asyncmy"])
+def test_a_url_of_sqlalchemy_s_is_told_how_to_write_it(scheme: str):
+    with pytest.raises(InvalidSettings, match=f"Write {scheme.partition('+')[0]}:// instead of {re.escape(scheme)}://"):
+        open_store(f"{scheme}://somebody:secret@host/name", make_settings({}))
+
+
+def test_a_task_option_that_does_not_exist_is_told_with_its_nearest():
+    with pytest.raises(InvalidTask, match="no task option 'queue'; did you mean 'queue_name'"):
+        Oxpull().task(queue="mail")  # type: ignore[call-overload]

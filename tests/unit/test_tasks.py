@@ -102,7 +102,8 @@ def test_the_context_needs_a_parameter_to_be_taken_by(ox: Oxpull):
         ({"max_attempts": True}, "max_attempts"), ({"timeout": 0}, "timeout"), ({"timeout": "5"}, "timeout"),
         ({"backoff": -1}, "backoff"), ({"backoff": "slow"}, "backoff"), ({"unique": "yes"}, "unique"),
         ({"unique": 1}, "unique"), ({"wait": -1}, "wait"), ({"wait": "long"}, "wait"),
-        ({"no_such": 1, "nor_this": 2}, "no_such, nor_this"), ({"name": "x"}, "name"),
+        ({"no_such": 1, "nor_this": 2}, "'no_such'. there is no task option 'nor_this'"),
+            ({"name": "x"}, "name"),
     ],
     ids=str,
 )  # fmt: skip

@@ -7,12 +7,14 @@ from datetime import datetime
 from uuid import UUID
 
 from oxpull_async._figures import Counts, FinishedCount, LockRow, PendingCount, UndecidedCount
+from oxpull_async.drivers._migrations import load_steps
 from oxpull_async.drivers._procedure import Procedure, Row
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import aware, instant
 
 _SQL = load_statements(__package__, "inspection.sql")
 _PROBE_TABLES = _SQL["probe_tables"]
+_LIST_STEPS = _SQL["list_steps"]
 _COUNT_PENDING = _SQL["count_pending"]
 _COUNT_UNDECIDED = _SQL["count_undecided"]
 _COUNT_FINISHED = _SQL["count_finished"]
@@ -22,6 +24,13 @@ _LIST_LOCKS = _SQL["list_locks"]
 def probe() -> Procedure[None]:
     """Whether the server answers, and has the tables."""
     yield _PROBE_TABLES()
+
+
+def missing_steps() -> Procedure[list[str]]:
+    """The schema's steps that aren't listed as applied, the ledger's own aside."""
+    result = yield _LIST_STEPS()
+    applied = {row[0] for row in result.rows}
+    return [step.name for step in load_steps(__package__, lean=False)[1:] if step.name not in applied]
 
 
 def count(now: datetime, since: datetime, limit: int) -> Procedure[Counts]:

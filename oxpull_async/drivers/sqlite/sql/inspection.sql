@@ -4,6 +4,10 @@ SELECT 1 FROM django_ox_oxtask, oxpull_oxpulluniquelock, django_ox_oxscheduletic
     oxpull_oxpullbatchmember, oxpull_async_leader
 LIMIT 0
 
+-- name: list_steps
+-- The steps of the schema that were applied here.
+SELECT name FROM oxpull_async_migration
+
 -- name: count_pending
 -- All that is READY or RUNNING, however much: each by an index of its own status.
 SELECT queue_name, task_path, 'READY', count(*), count(due), min(due), max(last_attempted_at)
