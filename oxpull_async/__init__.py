@@ -16,6 +16,9 @@ from oxpull_async.exceptions import (
     DeadlockDetected,
     Discard,
     DuplicateTask,
+    ExclusiveBusy,
+    ExclusiveLost,
+    ExclusiveTimeout,
     InvalidArguments,
     InvalidSchedule,
     InvalidSettings,
@@ -43,6 +46,7 @@ from oxpull_async.exceptions import (
 )
 from oxpull_async.options import Unique
 from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.runtime.exclusive_blocks import ExclusiveHold
 from oxpull_async.runtime.health import Health, ServiceHealth
 from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
@@ -68,6 +72,10 @@ __all__ = [
     "Discard",
     "DuplicateTask",
     "EnqueueResult",
+    "ExclusiveBusy",
+    "ExclusiveHold",
+    "ExclusiveLost",
+    "ExclusiveTimeout",
     "Health",
     "InvalidArguments",
     "InvalidSchedule",

@@ -27,6 +27,7 @@ from oxpull_async.ports_exclusive import (
     Held,
     KeysOf,
     OnConflict,
+    Renewal,
     TaskWanted,
     Waiting,
     Wanted,
@@ -69,8 +70,8 @@ class SqlExclusiveStore:
     async def abandon(self, key: str, owner: UUID) -> Freed:
         return await self._tell(await self._pool.transact(self._decisions.abandon(key, owner)))
 
-    async def renew(self, places: Sequence[Held]) -> Sequence[Held]:
-        return await self._pool.transact(self._decisions.renew(places)) if places else []
+    async def renew(self, places: Sequence[Held]) -> Renewal:
+        return await self._pool.transact(self._decisions.renew(places)) if places else Renewal()
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
         probe = self._room.claims.probe(request)
@@ -137,17 +138,18 @@ class Decisions:
         yield from self._steps.delete_owner(key, owner)
         return (yield from self._keep_free_places([key]))
 
-    def renew(self, places: Sequence[Held]) -> Procedure[list[Held]]:
+    def renew(self, places: Sequence[Held]) -> Procedure[Renewal]:
         """Without the locks of keys: who finds a lease over deletes its row, and a row that is gone isn't renewed.
 
         Rows that are just being decided about are passed over, and only looked for.
         """
         renewed = yield from self._steps.renew(places)
         missing = [place for place in places if (place.key, place.token) not in renewed]
-        if not missing:
-            return []
-        present = yield from self._steps.find_holders(missing)
-        return [place for place in missing if (place.key, place.token) not in present]
+        present = (yield from self._steps.find_holders(missing)) if missing else set()
+        return Renewal(
+            extended=[place for place in places if (place.key, place.token) in renewed],
+            lost=[place for place in missing if (place.key, place.token) not in present],
+        )
 
     def claim(self, request: ClaimRequest, keys_of: KeysOf, look: int) -> Procedure[tuple[ExclusiveClaims, _Kept]]:
         """Rows first, passing over those that others are taking; then their keys; then both are written."""
