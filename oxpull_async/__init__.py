@@ -16,6 +16,9 @@ from oxpull_async.exceptions import (
     DeadlockDetected,
     Discard,
     DuplicateTask,
+    ExclusiveBusy,
+    ExclusiveLost,
+    ExclusiveTimeout,
     InvalidArguments,
     InvalidSchedule,
     InvalidSettings,
@@ -44,6 +47,7 @@ from oxpull_async.exceptions import (
 from oxpull_async.options import Unique
 from oxpull_async.results import EnqueueResult, TaskResult
 from oxpull_async.runtime.checkup import Finding
+from oxpull_async.runtime.exclusive_blocks import ExclusiveHold
 from oxpull_async.runtime.health import Health, ServiceHealth
 from oxpull_async.runtime.stats import QueueStats, UniqueLock
 from oxpull_async.runtime.worker import Worker
@@ -69,6 +73,10 @@ __all__ = [
     "Discard",
     "DuplicateTask",
     "EnqueueResult",
+    "ExclusiveBusy",
+    "ExclusiveHold",
+    "ExclusiveLost",
+    "ExclusiveTimeout",
     "Finding",
     "Health",
     "InvalidArguments",

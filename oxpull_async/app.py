@@ -14,6 +14,7 @@ from uuid import UUID
 import anyio
 
 from oxpull_async._opening import Opening
+from oxpull_async._shield import shielded
 from oxpull_async.batches.batching import Batching, News
 from oxpull_async.batches.bound import BoundOxpull
 from oxpull_async.batches.collection import Batches
@@ -22,7 +23,6 @@ from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.drivers import SqlStore, session_factory
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.requests import Request, make_request, make_requests, row_to_write
@@ -35,6 +35,7 @@ from oxpull_async.results import EnqueueResult, TaskResult, created_result, dupl
 from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.checkup import Checkup, Finding
 from oxpull_async.runtime.draining import run_until_idle
+from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Event, Hook, Hooks
@@ -90,6 +91,7 @@ class Oxpull(TaskMaker, Verbs):
         limits, ready = self.settings.rate_limits, self._ready_hints
         self.limits: Limits = Limits(limits, self._tasks, self._open_store, ready, self.clock)
         self.queues: Queues = Queues(self._open_store, ready)
+        self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, ready)
         make_row = partial(row_to_write, settings=self.settings, unique=self._uniqueness)
         zone = find_zone(self.settings.schedule_timezone)
         self.schedules: Schedules = Schedules(self, self._open_store, make_row, self._announce_row, zone, self.clock)

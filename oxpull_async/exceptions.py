@@ -17,6 +17,9 @@
     ├── BatchSealed                the batch takes no further members
     ├── BatchMemberExists          the task is a member of the batch already
     ├── BatchNotFound              no batch has this id
+    ├── ExclusiveTimeout           an exclusive key didn't become free in time (also a TimeoutError)
+    ├── ExclusiveLost              the lease of an exclusive key ran out, and somebody else may have the key
+    ├── ExclusiveBusy              a task was skipped or has failed, for another one had its exclusive key
     ├── TaskResultDoesNotExist     no task row has this id
     ├── TaskFailed                 the awaited task settled without success
     ├── TaskTimeout                an attempt ran beyond its task's timeout (also a TimeoutError)
@@ -143,6 +146,18 @@ class BatchMemberExists(OxpullError):
 
 class BatchNotFound(OxpullError):
     """No batch has this id: it never existed, was rolled back, or was pruned."""
+
+
+class ExclusiveTimeout(OxpullError, TimeoutError):
+    """The wait for an exclusive key is over, and others have it still."""
+
+
+class ExclusiveLost(OxpullError):
+    """The lease of an exclusive key ran out while it was in use, so somebody else may have the key by now."""
+
+
+class ExclusiveBusy(OxpullError):
+    """Another run had the task's exclusive key: the task was skipped, or this attempt has failed."""
 
 
 class TaskResultDoesNotExist(OxpullError):

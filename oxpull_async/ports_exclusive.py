@@ -54,6 +54,14 @@ class Freed:
     tasks: Sequence[UUID] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What became of leases. One that is in neither list was being decided about, and is to be asked for again."""
+
+    extended: Sequence[Held] = ()
+    lost: Sequence[Held] = ()
+
+
 class Candidate(NamedTuple):
     """A row that could be claimed. The JSON columns are texts."""
 
@@ -109,11 +117,8 @@ class ExclusiveStore(Protocol):
         """Give back whatever the caller has: a place, one kept for it, or its place in line."""
         ...
 
-    async def renew(self, places: Sequence[Held]) -> Sequence[Held]:
-        """Extend leases, by owner and token; returns those that are held no more.
-
-        A lease that is over is extended too, as long as nobody has the place instead.
-        """
+    async def renew(self, places: Sequence[Held]) -> Renewal:
+        """Extend leases, by owner and token; one that is over too, as long as nobody has the place instead."""
         ...
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:

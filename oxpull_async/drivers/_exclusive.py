@@ -17,7 +17,7 @@ from uuid import UUID
 
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, Line
 from oxpull_async.drivers._procedure import Procedure
-from oxpull_async.drivers._room import Pool, Room
+from oxpull_async.drivers._room import Alone, Pool, Room
 from oxpull_async.drivers._room_exclusive import ExclusiveProcedures, Head, KeyState, NewHolder, NewWaiter
 from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Claim, ClaimRequest
@@ -27,6 +27,7 @@ from oxpull_async.ports_exclusive import (
     Held,
     KeysOf,
     OnConflict,
+    Renewal,
     TaskWanted,
     Waiting,
     Wanted,
@@ -69,8 +70,8 @@ class SqlExclusiveStore:
     async def abandon(self, key: str, owner: UUID) -> Freed:
         return await self._tell(await self._pool.transact(self._decisions.abandon(key, owner)))
 
-    async def renew(self, places: Sequence[Held]) -> Sequence[Held]:
-        return await self._pool.transact(self._decisions.renew(places)) if places else []
+    async def renew(self, places: Sequence[Held]) -> Renewal:
+        return await renew_places(self._room, self._pool, places)
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
         probe = self._room.claims.probe(request)
@@ -99,6 +100,22 @@ class SqlExclusiveStore:
             callers=[head.owner for head in kept if head.run_after is None],
             tasks=[task_id for task_id, _ in sleeping],
         )
+
+
+async def renew_places(room: Room, connection: Alone, places: Sequence[Held]) -> Renewal:
+    """Without the locks of keys: who finds a lease over deletes its row, and a row that is gone isn't renewed.
+
+    Rows that are just being decided about are passed over, and only looked for.
+    """
+    if not places:
+        return Renewal()
+    renewed = await connection.write(room.exclusive.renew(places))
+    missing = [place for place in places if (place.key, place.token) not in renewed]
+    present = await connection.read(room.exclusive.find_holders(missing)) if missing else set()
+    return Renewal(
+        extended=[place for place in places if (place.key, place.token) in renewed],
+        lost=[place for place in missing if (place.key, place.token) not in present],
+    )
 
 
 class Decisions:
@@ -136,18 +153,6 @@ class Decisions:
         yield from self._steps.lock([key])
         yield from self._steps.delete_owner(key, owner)
         return (yield from self._keep_free_places([key]))
-
-    def renew(self, places: Sequence[Held]) -> Procedure[list[Held]]:
-        """Without the locks of keys: who finds a lease over deletes its row, and a row that is gone isn't renewed.
-
-        Rows that are just being decided about are passed over, and only looked for.
-        """
-        renewed = yield from self._steps.renew(places)
-        missing = [place for place in places if (place.key, place.token) not in renewed]
-        if not missing:
-            return []
-        present = yield from self._steps.find_holders(missing)
-        return [place for place in missing if (place.key, place.token) not in present]
 
     def claim(self, request: ClaimRequest, keys_of: KeysOf, look: int) -> Procedure[tuple[ExclusiveClaims, _Kept]]:
         """Rows first, passing over those that others are taking; then their keys; then both are written."""

@@ -11,7 +11,7 @@ import pytest
 from oxpull_async._ids import new_id
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, mutex_key
 from oxpull_async.ports import Store
-from oxpull_async.ports_exclusive import Held, Waiting
+from oxpull_async.ports_exclusive import Held, Renewal, Waiting
 from tests.conformance.exclusive_rows import KEY, acquired, ask, counts, in_line, run_out, wanted
 from tests.integration.competitor import Competitor
 
@@ -113,7 +113,7 @@ async def test_a_place_that_was_lost_is_not_given_back(store: Store, competitor:
 
     assert (await store.exclusive.release([lost]))[0] == []
 
-    assert await store.exclusive.renew([now_held]) == []
+    assert (await store.exclusive.renew([now_held])).lost == []
 
 
 async def test_many_are_given_back_at_once(store: Store, competitor: Competitor):
@@ -252,7 +252,8 @@ async def test_a_look_tells_whether_to_ask_again(store: Store, competitor: Compe
 async def test_a_renewed_lease_begins_anew(store: Store):
     held = await acquired(store, wanted(lease=5))
 
-    assert await store.exclusive.renew([held._replace(lease_seconds=500)]) == []
+    longer = held._replace(lease_seconds=500)
+    assert await store.exclusive.renew([longer]) == Renewal([longer], [])
 
     answer = await ask(store, wanted())
     assert isinstance(answer, Waiting)
@@ -265,7 +266,7 @@ async def test_a_lease_that_is_over_is_renewed_as_long_as_nobody_has_the_place_i
     held = await acquired(store)
     run_out(competitor)
 
-    assert await store.exclusive.renew([held]) == []
+    assert await store.exclusive.renew([held]) == Renewal([held], [])
     await in_line(store)
 
 
@@ -274,7 +275,7 @@ async def test_a_renewal_tells_which_places_are_lost(store: Store, competitor: C
     run_out(competitor)
     await acquired(store, wanted("a"))
 
-    assert await store.exclusive.renew([lost, kept]) == [lost]
+    assert await store.exclusive.renew([lost, kept]) == Renewal([kept], [lost])
 
 
 @pytest.mark.parametrize("change", ["owner", "token"])
@@ -283,7 +284,7 @@ async def test_nobody_renews_what_is_another_s(store: Store, change: str):
     other: dict[str, Any] = {"owner": new_id(), "token": held.token + 1}
     stranger = held._replace(**{change: other[change]})
 
-    assert await store.exclusive.renew([stranger]) == [stranger]
+    assert await store.exclusive.renew([stranger]) == Renewal([], [stranger])
 
 
 # Crowds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.exceptions import ConnectionLost, OxpullError
 
 T = TypeVar("T")

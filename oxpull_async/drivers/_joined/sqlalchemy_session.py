@@ -16,11 +16,11 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, ResourceClosedError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
 from oxpull_async.drivers._joined.session import StepwiseRunner
 from oxpull_async.drivers._procedure import Result, Row, Step
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers._statements import Statement, expanded
 from oxpull_async.exceptions import (
     ConnectionLost,

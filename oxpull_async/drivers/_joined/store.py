@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
 from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
 from oxpull_async.drivers._procedure import Procedure

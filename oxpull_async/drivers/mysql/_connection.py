@@ -10,8 +10,8 @@ from typing import Any
 
 from asyncmy.cursors import Cursor
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Result, Step, Values
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers._statements import Statement
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT, ROLLBACK
 from oxpull_async.drivers.mysql.errors import DRIVER_ERRORS, NOT_SENT, PACKET_TOO_LARGE, classify

@@ -35,7 +35,7 @@ def probe(request: ClaimRequest) -> None:
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """Look how far each path's line is due, lock as many rows of each, grant them."""
-    found = yield _FIND_DUE.many([_due(request, path, request.limit) for path in dict.fromkeys(request.task_paths)])
+    found = yield _FIND_DUE.many([due(request, path, request.limit) for path in dict.fromkeys(request.task_paths)])
     if not found.rows:
         return []
     yield BEGIN()
@@ -62,7 +62,7 @@ def _lock_heads(request: ClaimRequest, heads: Sequence[Row]) -> Procedure[tuple[
 
 def _lock_due(request: ClaimRequest, limits: Mapping[str, int]) -> Procedure[dict[str, tuple[int, datetime]]]:
     """By id, each with its priority and age. Lines in one order: InnoDB sometimes waits where it should pass over."""
-    result = yield _LOCK_DUE.many([_due(request, path, limits[path]) for path in sorted(limits)])
+    result = yield _LOCK_DUE.many([due(request, path, limits[path]) for path in sorted(limits)])
     return {row[0]: (row[1], row[2]) for row in result.rows}
 
 
@@ -74,7 +74,7 @@ def _order(claim: Claim) -> tuple[int, datetime, UUID]:
     return -claim.priority, claim.enqueued_at, claim.id
 
 
-def _due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
+def due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
     shared = {"passed_queues": tuple(request.passed_queues), "now": instant(request.now), "limit": limit}
     return {**_wanted(path, request.queues), **shared}
 

@@ -8,15 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from oxpull_async.core.exclusivity import Holder
-from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._procedure import Procedure, Row
 from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewWaiter, Place
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import aware, document, hex_ids, instant, microseconds
 from oxpull_async.drivers.mysql._rows import claim as read_claim
+from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
+from oxpull_async.drivers.mysql.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import Candidate, Held
 
 _SQL = load_statements(__package__, "exclusive.sql")
+_CLAIMS = load_statements(__package__, "claims.sql")
 _DRAW_NUMBERS = _SQL["draw_numbers"]
 _READ_NUMBERS = _SQL["read_numbers"]
 _LOCK_MUTEXES = _SQL["lock_mutexes"]
@@ -33,7 +36,8 @@ _DELETE_WAITING_OWNER = _SQL["delete_waiting_owner"]
 _LOCK_PLACES = _SQL["lock_places"]
 _RENEW_PLACES = _SQL["renew_places"]
 _FIND_PLACES = _SQL["find_places"]
-_LOCK_DUE_TASKS = _SQL["lock_due_tasks"]
+_FIND_DUE_TASKS = _CLAIMS["find_due_tasks"]
+_LOCK_DUE_TASKS = _CLAIMS["lock_due_tasks"]
 _GRANT_TASKS = _SQL["grant_tasks"]
 _READ_GRANTED = _SQL["read_granted"]
 _POSTPONE_TASKS = _SQL["postpone_tasks"]
@@ -138,7 +142,8 @@ def delete_owner(key: str, owner: UUID) -> Procedure[None]:
 
 
 def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
-    """Those that were extended."""
+    """Those that were extended, in a transaction of its own."""
+    yield BEGIN()
     locked = yield _LOCK_PLACES(fenced=tuple(_held(places)))
     renewed = {(row[0], row[1]) for row in locked.rows}
     leases = [
@@ -148,6 +153,7 @@ def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
     ]
     if leases:
         yield _RENEW_PLACES(leases=document(leases))
+    yield COMMIT()
     return renewed
 
 
@@ -158,17 +164,22 @@ def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
 
 
 def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
-    """By priority, then age."""
-    wanted = {
-        "now": instant(request.now),
-        "any_queue": request.queues is None,
-        "queues": tuple(request.queues or ()),
-        "limit": limit,
-    }
-    paths = sorted(set(request.task_paths))
-    result = yield _LOCK_DUE_TASKS.many([{"task_path": path, **wanted} for path in paths])
-    rows = sorted(result.rows, key=lambda row: (-row[5], row[6], row[0]))
-    return [Candidate(UUID(row[0]), *row[1:5]) for row in rows[:limit]]
+    """By priority, then age; where others are taking the first ones, the next."""
+    found = yield _FIND_DUE_TASKS.many([due(request, path, 2 * limit) for path in dict.fromkeys(request.task_paths)])
+    ids = [row[0] for row in sorted(found.rows, key=lambda row: (-row[1], row[2]))]
+    locked = yield from _lock_tasks(request, ids[:limit])
+    missing = min(limit, len(ids)) - len(locked)
+    if missing > 0:
+        locked += yield from _lock_tasks(request, ids[limit : limit + missing])
+    locked.sort(key=lambda row: (-row[5], row[6], row[0]))
+    return [Candidate(UUID(row[0]), *row[1:5]) for row in locked]
+
+
+def _lock_tasks(request: ClaimRequest, ids: Sequence[str]) -> Procedure[list[Row]]:
+    if not ids:
+        return []
+    result = yield _LOCK_DUE_TASKS(ids=tuple(ids), now=instant(request.now))
+    return list(result.rows)
 
 
 def grant(request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, filled, load_steps
 from oxpull_async.drivers._procedure import Row
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers._statements import Statement, load_statements
 from oxpull_async.drivers.mysql._connection import Connection
 from oxpull_async.exceptions import LockNotAvailable, StoreError

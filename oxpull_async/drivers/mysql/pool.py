@@ -13,8 +13,8 @@ import anyio
 import asyncmy
 from asyncmy.constants import CLIENT
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Procedure, run
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.mysql import migrations
 from oxpull_async.drivers.mysql._address import connect_arguments
 from oxpull_async.drivers.mysql._connection import Connection, Limits, QuietCursor

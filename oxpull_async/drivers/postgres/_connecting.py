@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from oxpull_async.drivers._shield import shielded
+from oxpull_async._shield import shielded
 
 _CANCELLED_SECONDS: Final = 1.0
 

@@ -27,12 +27,10 @@ def probe(request: ClaimRequest) -> None:
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
     values = {
-        **_queues(request.queues),
-        "passed_queues": list(request.passed_queues),
+        **due(request),
         "limit": request.limit,
         "worker_id": request.worker_id,
         "lease_seconds": request.lease_seconds,
-        "now": request.now,
     }
     paths = list(dict.fromkeys(request.task_paths))
     if len(paths) == 1:
@@ -69,6 +67,11 @@ def release(claims: Sequence[Claim], worker_id: str) -> Procedure[list[UUID]]:
 
 def _order(claim: Claim) -> tuple[int, datetime, UUID]:
     return -claim.priority, claim.enqueued_at, claim.id
+
+
+def due(request: ClaimRequest) -> dict[str, Any]:
+    """What says which rows are due, the paths apart."""
+    return {**_queues(request.queues), "passed_queues": list(request.passed_queues), "now": request.now}
 
 
 def _queues(queues: Sequence[str] | None) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from oxpull_async.core.exclusivity import Holder
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewWaiter, Place
 from oxpull_async.drivers._statements import load_statements
+from oxpull_async.drivers.postgres.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import Candidate, Held
 
 _SQL = load_statements(__package__, "exclusive.sql")
+_CLAIMS = load_statements(__package__, "claims.sql")
 _DRAW_NUMBERS = _SQL["draw_numbers"]
 _LOCK_MUTEXES = _SQL["lock_mutexes"]
 _READ_PLACES = _SQL["read_places"]
@@ -29,7 +31,7 @@ _DELETE_OWNER = _SQL["delete_owner"]
 _DELETE_WAITING_OWNER = _SQL["delete_waiting_owner"]
 _RENEW_PLACES = _SQL["renew_places"]
 _FIND_PLACES = _SQL["find_places"]
-_LOCK_DUE_TASKS = _SQL["lock_due_tasks"]
+_LOCK_DUE_TASKS = _CLAIMS["lock_due_tasks"]
 _GRANT_TASKS = _SQL["grant_tasks"]
 _POSTPONE_TASKS = _SQL["postpone_tasks"]
 _SKIP_TASKS = _SQL["skip_tasks"]
@@ -131,15 +133,10 @@ def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
 
 def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
     """By priority, then age."""
-    result = yield _LOCK_DUE_TASKS(
-        task_paths=list(request.task_paths),
-        now=request.now,
-        any_queue=request.queues is None,
-        queues=list(request.queues or ()),
-        limit=limit,
-    )
+    paths = list(dict.fromkeys(request.task_paths))
+    result = yield _LOCK_DUE_TASKS(task_paths=paths, **due(request), limit=limit)
     rows = sorted(result.rows, key=lambda row: (-row[5], row[6], row[0]))
-    return [Candidate(*row[:5]) for row in rows[:limit]]
+    return [Candidate(*row[:5]) for row in rows]
 
 
 def grant(request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]:

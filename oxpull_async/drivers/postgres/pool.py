@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import anyio
 import asyncpg
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._connecting import connect
 from oxpull_async.drivers.postgres._lender import Lender

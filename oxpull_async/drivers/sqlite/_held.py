@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
+from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import REFUSALS, Procedure, run_sync
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.drivers.sqlite._line import Line
 from oxpull_async.drivers.sqlite._turn import CalledOff, Turn
 from oxpull_async.exceptions import NotOpen, StatementTimeout, StoreError

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import aiosqlite
 import anyio
 
-from oxpull_async.drivers._shield import shielded
+from oxpull_async._shield import shielded
 from oxpull_async.drivers.sqlite._hop import in_thread
 from oxpull_async.drivers.sqlite._jobs import Job, JobQueue
 from oxpull_async.drivers.sqlite._turn import CalledOff, Turn

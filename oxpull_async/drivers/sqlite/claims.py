@@ -24,14 +24,14 @@ _RELEASE = _SQL["release"]
 
 def probe(request: ClaimRequest) -> Procedure[bool]:
     """Whether a row is due, asked beside the writers."""
-    result = yield _PROBE(**_due(request))
+    result = yield _PROBE(**due(request))
     return bool(result.rows[0][0])
 
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
     """One statement; what it returns is in no order, so it's sorted here."""
     result = yield _CLAIM(
-        **_due(request),
+        **due(request),
         limit=request.limit,
         worker_id=request.worker_id,
         worker_json=json.dumps(request.worker_id),
@@ -68,7 +68,8 @@ def _order(claim: Claim) -> tuple[int, datetime, UUID]:
     return -claim.priority, claim.enqueued_at, claim.id
 
 
-def _due(request: ClaimRequest) -> dict[str, Any]:
+def due(request: ClaimRequest) -> dict[str, Any]:
+    """What says which rows are due."""
     return {
         **_wanted(request.task_paths, request.queues),
         "passed_queues": json.dumps(list(request.passed_queues)),

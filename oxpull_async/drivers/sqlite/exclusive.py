@@ -12,10 +12,12 @@ from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewWaiter, Place
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.sqlite._rows import claim_row, id_array, instant, modifier, text
+from oxpull_async.drivers.sqlite.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import Candidate, Held
 
 _SQL = load_statements(__package__, "exclusive.sql")
+_CLAIMS = load_statements(__package__, "claims.sql")
 _DRAW_NUMBERS = _SQL["draw_numbers"]
 _READ_PLACES = _SQL["read_places"]
 _DELETE_EXPIRED_PLACES = _SQL["delete_expired_places"]
@@ -29,7 +31,7 @@ _DELETE_OWNER = _SQL["delete_owner"]
 _DELETE_WAITING_OWNER = _SQL["delete_waiting_owner"]
 _RENEW_PLACES = _SQL["renew_places"]
 _FIND_PLACES = _SQL["find_places"]
-_FIND_DUE_TASKS = _SQL["find_due_tasks"]
+_LOCK_DUE_TASKS = _CLAIMS["lock_due_tasks"]
 _GRANT_TASKS = _SQL["grant_tasks"]
 _POSTPONE_TASKS = _SQL["postpone_tasks"]
 _SKIP_TASKS = _SQL["skip_tasks"]
@@ -136,13 +138,7 @@ def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
 
 def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
     """By priority, then age."""
-    result = yield _FIND_DUE_TASKS(
-        task_paths=json.dumps(list(request.task_paths)),
-        now=text(request.now),
-        any_queue=int(request.queues is None),
-        queues=json.dumps(list(request.queues or ())),
-        limit=limit,
-    )
+    result = yield _LOCK_DUE_TASKS(**due(request), limit=limit)
     return [Candidate(UUID(row[0]), *row[1:5]) for row in result.rows]
 
 

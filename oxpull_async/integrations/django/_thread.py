@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
-from oxpull_async.drivers._shield import shielded
+from oxpull_async._shield import shielded
 
 T = TypeVar("T")
 

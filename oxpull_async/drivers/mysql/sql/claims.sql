@@ -18,6 +18,19 @@ WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
 ORDER BY priority DESC, enqueued_at LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
+-- name: find_due_tasks
+-- The ids of one path's rows, read without locks: a locking scan would take hold of all that wait ahead of them.
+SELECT id, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
+WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
+ORDER BY priority DESC, enqueued_at LIMIT :limit
+
+-- name: lock_due_tasks
+-- Judged again under row locks, with what is needed to say which key an exclusive task needs; rows that somebody is
+-- taking are passed over.
+SELECT id, task_path, args, kwargs, errors, priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (PRIMARY)
+WHERE id IN :ids AND status = 'READY' AND (run_after IS NULL OR run_after <= :now)
+ORDER BY id FOR UPDATE SKIP LOCKED
+
 -- name: grant_claims
 -- Under the row locks of lock_due; then what was granted, and the end of the transaction.
 UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)

@@ -121,16 +121,6 @@ SET holder.expires_at = TIMESTAMPADD(MICROSECOND, input.lease, UTC_TIMESTAMP(6))
 -- Those that are there still, whoever has them locked.
 SELECT holder.mutex_key, holder.number FROM {{input_holders}}
 
--- name: lock_due_tasks
--- As a claim finds its rows, path by path, but each is only locked: whether it may run depends on its key.
-SELECT id, task_path, args, kwargs, errors, priority, enqueued_at
-FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
-    AND (run_after IS NULL OR run_after <= :now)
-    AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues)
-ORDER BY priority DESC, enqueued_at LIMIT :limit
-FOR UPDATE SKIP LOCKED
-
 -- name: grant_tasks
 -- Under the row locks of lock_due_tasks; as in a claim.
 UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)

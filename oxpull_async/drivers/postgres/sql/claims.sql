@@ -26,17 +26,21 @@ WITH path AS (
 )
 {{grant}}
 
+-- fragment: path_shares
+-- First it's seen, without locks, how many rows each path has among the first of all; then so many of each path are
+-- locked. Locking a whole limit of each would keep other claimers from all of them.
+SELECT head.name, count(*) AS share FROM (
+    SELECT path.name FROM unnest(:task_paths::varchar[]) AS path (name) CROSS JOIN LATERAL (
+        SELECT priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{is_due}}
+        ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
+    ) AS ready
+    ORDER BY ready.priority DESC, ready.enqueued_at LIMIT :limit::int
+) AS head GROUP BY head.name
+
 -- name: claim_among
--- The same among several paths: first it's seen, without locks, how many rows each path has among the first of all;
--- then so many of each path are locked. Locking a whole limit of each would keep other claimers from all of them.
+-- The same among several paths.
 WITH path AS MATERIALIZED (
-    SELECT head.name, count(*) AS share FROM (
-        SELECT path.name FROM unnest(:task_paths::varchar[]) AS path (name) CROSS JOIN LATERAL (
-            SELECT priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{is_due}}
-            ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
-        ) AS ready
-        ORDER BY ready.priority DESC, ready.enqueued_at LIMIT :limit::int
-    ) AS head GROUP BY head.name
+    {{path_shares}}
 ), due AS MATERIALIZED (
     SELECT ready.id FROM path CROSS JOIN LATERAL (
         SELECT ready.id FROM django_ox_oxtask AS ready WHERE {{is_due}}
@@ -45,6 +49,18 @@ WITH path AS MATERIALIZED (
     ) AS ready
 )
 {{grant}}
+
+-- name: lock_due_tasks
+-- The same rows, but each is only locked: whether an exclusive task may run depends on its key.
+WITH path AS MATERIALIZED (
+    {{path_shares}}
+)
+SELECT ready.* FROM path CROSS JOIN LATERAL (
+    SELECT id, task_path, args::text, kwargs::text, errors::text, priority, enqueued_at
+    FROM django_ox_oxtask AS ready WHERE {{is_due}}
+    ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT path.share
+    FOR UPDATE SKIP LOCKED
+) AS ready
 
 -- name: held
 -- What runs under a worker's name, to be compared with what the worker knows of.

@@ -120,19 +120,6 @@ FROM unnest(:keys::varchar[], :numbers::bigint[], :owners::uuid[]) AS input (mut
 JOIN oxpull_async_mutex_holder AS holder
     ON holder.mutex_key = input.mutex_key AND holder.number = input.number AND holder.owner = input.owner
 
--- name: lock_due_tasks
--- As a claim finds its rows, but each is only locked: whether it may run depends on its key.
-SELECT head.* FROM unnest(:task_paths::varchar[]) AS path (name)
-CROSS JOIN LATERAL (
-    SELECT id, task_path, args::text, kwargs::text, errors::text, priority, enqueued_at
-    FROM django_ox_oxtask AS ready
-    WHERE ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
-        AND (run_after IS NULL OR run_after <= :now::timestamptz)
-        AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[]))
-    ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
-    FOR UPDATE SKIP LOCKED
-) AS head
-
 -- name: grant_tasks
 -- Under the row locks of lock_due_tasks; as in a claim.
 UPDATE django_ox_oxtask AS task

@@ -24,6 +24,13 @@ WHERE id IN (
 )
 RETURNING {{granted}}
 
+-- name: lock_due_tasks
+-- The same rows, but they are only looked at: whether an exclusive task may run depends on its key. The transaction
+-- that surrounds this holds the file's write lock.
+SELECT id, task_path, args, kwargs, errors FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
+WHERE {{is_wanted}} AND {{is_open}} AND (run_after IS NULL OR run_after <= :now)
+ORDER BY priority DESC, enqueued_at LIMIT :limit
+
 -- name: held
 -- What runs under a worker's name, to be compared with what the worker knows of.
 SELECT {{granted}} FROM django_ox_oxtask

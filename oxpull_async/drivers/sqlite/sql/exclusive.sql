@@ -103,15 +103,6 @@ RETURNING mutex_key, number
 SELECT mutex_key, number FROM oxpull_async_mutex_holder
 WHERE {{is_held}}
 
--- name: find_due_tasks
--- As a claim finds its rows, but they are only looked at: whether each may run depends on its key.
-SELECT id, task_path, args, kwargs, errors, priority, enqueued_at
-FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
-    AND task_path IN (SELECT value FROM json_each(:task_paths))
-    AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues)))
-ORDER BY priority DESC, enqueued_at LIMIT :limit
-
 -- name: grant_tasks
 -- Within the transaction that has found them; as in a claim.
 UPDATE django_ox_oxtask
