@@ -17,7 +17,6 @@ from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
-from oxpull_async.drivers._shield import shielded
 from oxpull_async.exceptions import ConnectionLost, OxpullError, StoreError, TransactionRolledBack, WrongDatabase
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from oxpull_async.ports_joined import JoinedAnswers
