@@ -331,10 +331,7 @@ class Store(Inspection, Links, Protocol):
         ...
 
     async def prune(self, *, statuses: Sequence[TaskStatus], finished_before: datetime, limit: int) -> Pruned:
-        """Delete up to ``limit`` each of settled rows, stale locks and old ticks, but a schedule's newest tick.
-
-        Ticks of the deleted rows lose their reference first.
-        """
+        """Delete up to ``limit`` each of settled rows, stale locks, and ticks but a schedule's newest."""
         ...
 
     async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:

@@ -41,6 +41,8 @@ class Terms:
         How many tasks run at once in a process.
     shutdown_timeout
         How many seconds tasks may go on after the first signal.
+    grace
+        How many seconds a task beyond its time limit may take to end, before its row is taken away from it.
     burst
         End when nothing is due.
     max_tasks
@@ -50,6 +52,7 @@ class Terms:
     queue: Annotated[list[str] | None, Parameter(name=["--queue", "-q"], negative=())] = None
     concurrency: int = 10
     shutdown_timeout: float = 30
+    grace: float = 30
     burst: Flag = False
     max_tasks: int | None = None
 
@@ -60,11 +63,13 @@ class Terms:
             queues=self.queue or None,
             concurrency=self.concurrency,
             shutdown_timeout=self.shutdown_timeout,
+            grace=self.grace,
         )
 
     def arguments(self) -> list[str]:
         """The same for another process."""
         found = ["--concurrency", str(self.concurrency), "--shutdown-timeout", str(self.shutdown_timeout)]
+        found += ["--grace", str(self.grace)]
         for name in self.queue or ():
             found += ["--queue", name]
         if self.burst:
@@ -127,11 +132,11 @@ async def _run(ox: Oxpull, terms: Terms, heartbeat_file: Path | None) -> int:
     watchers = [asyncio.create_task(watching) for watching in beside]
     with Signals(work) as signals:
         try:
-            await work.run(until_idle=terms.burst, max_tasks=terms.max_tasks)
+            await work.run(until_idle=terms.burst, max_tasks=terms.max_tasks, recycle=True)
         finally:
             for watcher in watchers:
                 watcher.cancel()
-        code = RECYCLED if getattr(work, "must_recycle", False) else signals.exit_code
+        code = RECYCLED if work.must_recycle and not signals.received else signals.exit_code
         leave_within(_LEAVE_SECONDS, code)
         return code
 

@@ -33,8 +33,9 @@ from tests.servers.process import free_port
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "batch_progress", "demo", "dependencies", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
-    "fastapi_with_worker", "flaky", "invoices", "limited", "litestar_app", "look", "mail_service", "nightly", "order",
-    "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "typed_arguments", "unique_keys",
+    "fastapi_with_worker", "flaky", "invoices", "json_lines", "limited", "litestar_app", "look", "mail_service",
+    "nightly", "order", "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "typed_arguments",
+    "unique_keys",
 }  # fmt: skip
 
 
@@ -83,6 +84,29 @@ def test_a_backoff_decides_whether_an_attempt_is_repeated(tmp_path: Path) -> Non
     said = run("flaky.py", tmp_path)
 
     assert said == "order 42 charged at attempt 3\nFAILED __main__.PaymentRefused\n"
+
+
+def test_a_log_line_becomes_a_line_of_json(tmp_path: Path) -> None:
+    (tmp_path / "shout.py").write_text(
+        "import asyncio, logging, json_lines, oxpull_async\n"
+        "logging.getLogger('oxpull_async').setLevel(logging.INFO)\n"
+        "async def main():\n"
+        "    async with oxpull_async.Oxpull.in_memory() as ox:\n"
+        "        await ox.run_until_idle()\n"
+        "asyncio.run(main())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "shout.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert {"worker_started", "worker_stopped"} <= {line["event"] for line in lines}
+    assert {"level", "message", "event", "worker_id"} <= lines[0].keys()
 
 
 def test_sameness_is_what_unique_says(tmp_path: Path) -> None:

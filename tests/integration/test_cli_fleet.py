@@ -105,6 +105,33 @@ async def test_the_third_signal_kills_what_hangs(ox: Oxpull, migrated_url: str, 
         assert await fleet.exit_code(within=10) in (130, 137)
 
 
+HANGING = """
+
+@ox.task(timeout=0.2)
+def hang_on():
+    threading.Event().wait()
+"""
+
+
+async def test_a_thread_that_only_the_end_of_its_process_can_end_has_it_recycled(
+    ox: Oxpull, migrated_url: str, tmp_path: Path
+):
+    write_app(tmp_path, APP + HANGING + WHO)
+    await ox.reference("queue_app.hang_on", max_attempts=1).enqueue()
+
+    async with worker_process(tmp_path, migrated_url, "--grace", "0.2") as worker:
+        assert await worker.exit_code() == 75
+
+    await ox.reference("queue_app.hang_on", max_attempts=1).enqueue()
+    async with worker_process(tmp_path, migrated_url, "--grace", "0.2", "--processes", "2") as fleet:
+        await fleet.says("with exit code 75")
+        await fleet.says("has the pid")
+        workers = await workers_of(fleet.pid, 2)
+        assert await (await ox.reference("queue_app.who").enqueue()).wait(timeout=30) in workers
+        fleet.signal()
+        assert await fleet.exit_code() == 0
+
+
 async def test_orphans_end_in_order(ox: Oxpull, migrated_url: str, tmp_path: Path):
     result = await ox.reference("queue_app.nap").enqueue()
 

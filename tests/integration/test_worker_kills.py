@@ -21,7 +21,7 @@ from tests.scale import rounds
 pytestmark = pytest.mark.timeout(rounds(small=180, full=900))
 
 WORKERS = rounds(small=3, full=8)
-KILLS = rounds(small=5, full=150)
+KILLS = rounds(small=5, full=250)
 KEYS = rounds(small=40, full=200)
 
 

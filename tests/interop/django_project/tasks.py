@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NoReturn
 
 from django.tasks import TaskContext, task
@@ -25,6 +26,13 @@ def unique_plain(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def failing(message: str = "told to fail") -> NoReturn:
     """Fail on every attempt."""
     raise ValueError(message)
+
+
+@task
+def slow(seconds: float) -> str:
+    """Take a while."""
+    time.sleep(seconds)
+    return "theirs"
 
 
 @task(priority=7, queue_name="mail")
