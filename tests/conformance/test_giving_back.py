@@ -146,8 +146,8 @@ async def test_the_next_due_row_is_that_of_the_earliest_instant(store: Store):
     await inserted(store, run_after=now, queue_name="others")
     await inserted(store, run_after=now, task_path="proof.tasks.foreign")
 
-    assert await store.next_due(task_paths=[PATH], queues=["default"]) == now + timedelta(hours=1)
-    assert await store.next_due(task_paths=["proof.tasks.none"], queues=None) is None
+    assert await store.next_due(task_paths=[PATH], queues=["default"], after=now) == now + timedelta(hours=1)
+    assert await store.next_due(task_paths=["proof.tasks.none"], queues=None, after=now) is None
 
 
 async def test_the_best_of_many_paths_are_claimed(store: Store):
