@@ -11,6 +11,7 @@ from bench.engines import Engine, engines, opened
 from bench.report import Report, as_json, as_markdown, as_text
 from bench.rounds import measure
 from bench.rows import rows
+from bench.working import DRAIN, notes
 from tests.servers import ServerMissing
 
 
@@ -45,7 +46,7 @@ def _report(engine: Engine, options: argparse.Namespace) -> Report | None:
 
 
 async def _measure(engine: Engine, options: argparse.Namespace) -> Report:
-    every = {row.name: row for row in rows(options.scale)}
+    every = {row.name: row for row in rows(options.scale, engine.name)}
     wanted = {name for name in every if options.only in name}
     wanted |= {beside for name in wanted if (beside := every[name].beside)}
     wanted |= {beside for name in wanted if (beside := every[name].beside)}
@@ -53,7 +54,8 @@ async def _measure(engine: Engine, options: argparse.Namespace) -> Report:
     async with opened(engine) as (ox, floor):
         server = ox.store.capabilities
         measured = await measure(ox, floor, chosen, options.rounds, _say)
-        return Report(engine.name, f"{server.engine} {server.server_version}", options.rounds, measured)
+        said = await notes(ox, floor, options.scale) if DRAIN in wanted else []
+        return Report(engine.name, f"{server.engine} {server.server_version}", options.rounds, measured, said)
 
 
 def _say(words: str) -> None:

@@ -21,6 +21,7 @@ class Report:
     server: str
     rounds: int
     measured: Sequence[Measured]
+    notes: Sequence[str] = ()
 
 
 def machine() -> str:
@@ -38,14 +39,16 @@ def as_text(report: Report) -> str:
         )
         for line in table
     ]
+    notes = ["", *report.notes] if report.notes else []
     title = f"{_title(report)}: medians of {report.rounds} interleaved rounds, {machine()}"
-    return "\n".join([title, "", *(line.rstrip() for line in lines)])
+    return "\n".join([title, "", *(line.rstrip() for line in lines), *notes])
 
 
 def as_markdown(report: Report) -> str:
     """A Markdown table."""
     lines = [f"### {_title(report)}", "", f"| {' | '.join(('', *HEAD[1:]))} |", "|---|---:|---:|---:|---|"]
     lines += [f"| {' | '.join(cells)} |" for cells in _cells(report)]
+    lines += [f"\n{note}" for note in report.notes]
     return "\n".join(lines)
 
 
@@ -70,7 +73,13 @@ def _engine(report: Report) -> dict[str, object]:
         }
         for entry in report.measured
     }
-    return {"engine": report.engine, "server": report.server, "rounds": report.rounds, "rows": rows}
+    return {
+        "engine": report.engine,
+        "server": report.server,
+        "rounds": report.rounds,
+        "rows": rows,
+        "notes": list(report.notes),
+    }
 
 
 def _cells(report: Report) -> Iterator[tuple[str, ...]]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bench import working
 from bench.bound import by_bind, by_hand, driver_caller, sqlalchemy_caller
 from bench.floors import Floor
 from oxpull_async import Oxpull, Task
@@ -37,7 +38,7 @@ def note(number: int) -> None:
     """Nothing to do."""
 
 
-def rows(scale: float) -> list[Row]:
+def rows(scale: float, engine: str = "") -> list[Row]:
     """All rows, floors first in each group; ``scale`` makes every count smaller or larger."""
     some, many = max(1, round(2_000 * scale)), max(1, round(10_000 * scale))
     by_driver, by_sqlalchemy = (f"floor: savepoint and two INSERTs, {way}" for way in ("driver", "SQLAlchemy"))
@@ -57,6 +58,16 @@ def rows(scale: float) -> list[Row]:
         Row("unique new, bound, driver", some, by_bind(driver_caller, note), by_driver),
         Row(by_sqlalchemy, some, by_hand(sqlalchemy_caller)),
         Row("unique new, bound, SQLAlchemy", some, by_bind(sqlalchemy_caller, note), by_sqlalchemy),
+        *_drains(many, working.has_peer(engine)),
+    ]
+
+
+def _drains(count: int, has_peer: bool) -> list[Row]:
+    if not has_peer:
+        return [Row(working.DRAIN, count, working.drain, prepare=working.filled(count))]
+    return [
+        Row(working.PEER, count, working.peer_drain, prepare=working.peer_filled(count)),
+        Row(working.DRAIN, count, working.drain, working.PEER, 1.3, working.filled(count)),
     ]
 
 

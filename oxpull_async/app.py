@@ -78,8 +78,8 @@ class Oxpull(TaskMaker, Verbs):
         self._hooks = Hooks()
         self.task_state_keeper: TaskState = TaskState()
         self._settle_hints = SettleHints()
-        self._announcer = Announcer(lambda: self.store, self.settings)
-        self._ready_hints = ReadyHints(self._announcer.announce)
+        self.announcer: Announcer = Announcer(lambda: self.store, self.settings)
+        self._ready_hints = ReadyHints(self.announcer.announce)
         self._reader = Reader(lambda: self.substitutes.recipient or self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self._bound_host = BoundHost(
@@ -135,7 +135,7 @@ class Oxpull(TaskMaker, Verbs):
         if self._opening.is_open:
             with anyio.move_on_after(self.settings.close_timeout, shield=True):
                 await self._batching.drain()
-        await self._announcer.drain()
+        await self.announcer.drain()
         await self._opening.close()
 
     async def __aenter__(self) -> Oxpull:
@@ -368,11 +368,6 @@ class Oxpull(TaskMaker, Verbs):
     def ready_hints(self) -> ReadyHints:
         """Tells workers of this process that a row was enqueued."""
         return self._ready_hints
-
-    @property
-    def announcer(self) -> Announcer:
-        """Tells workers of other processes that a row was enqueued."""
-        return self._announcer
 
     def _uniqueness(self, task: AnyTask, force: bool) -> Unique | None:
         if task.options.unique is not None:

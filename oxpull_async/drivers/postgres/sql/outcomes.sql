@@ -1,9 +1,19 @@
+-- fragment: unlocked
+-- A success also deletes the task's unique lock, so that the usual next enqueue meets no stale one; its
+-- deletion reads the snapshot of before, so a lock that was taken over meanwhile is never touched.
+unlocked AS (
+    DELETE FROM oxpull_oxpulluniquelock WHERE (key, task_id) IN (
+        SELECT unique_lock.key, unique_lock.task_id FROM landed
+        JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.task_id = landed.id
+        WHERE landed.status = 'SUCCESSFUL'
+        FOR UPDATE OF unique_lock SKIP LOCKED
+    )
+)
+
 -- name: settle
 -- Outcomes land only where the epoch still holds on a RUNNING or LOST row. What another transaction keeps locked
 -- is passed over, so that the others don't wait for it.
 -- The status is hidden from the planner, which would rather read all RUNNING rows by their index, for each outcome.
--- A success also deletes the task's unique lock, so that the usual next enqueue meets no stale one; its
--- deletion reads the snapshot of before, so a lock that was taken over meanwhile is never touched.
 -- The epoch moves on where the task's code still runs, so that it can't write.
 WITH held AS MATERIALIZED (
     SELECT task.id, input.*
@@ -24,14 +34,26 @@ WITH held AS MATERIALIZED (
         locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
     FROM held WHERE task.id = held.id
     RETURNING task.id, task.status
-), unlocked AS (
-    DELETE FROM oxpull_oxpulluniquelock WHERE (key, task_id) IN (
-        SELECT unique_lock.key, unique_lock.task_id FROM landed
-        JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.task_id = landed.id
-        WHERE landed.status = 'SUCCESSFUL'
-        FOR UPDATE OF unique_lock SKIP LOCKED
-    )
-)
+), {{unlocked}}
+SELECT id FROM landed
+
+-- name: settle_successes
+-- The same for what most outcomes are, at half the cost: successes of tasks that have never failed.
+WITH held AS MATERIALIZED (
+    SELECT task.id, input.return_value, input.finished_at
+    FROM unnest(:ids::uuid[], :epochs::bigint[], :return_values::text[], :finished_ats::timestamptz[])
+        AS input (id, lease_epoch, return_value, finished_at)
+    JOIN django_ox_oxtask AS task ON task.id = input.id AND task.lease_epoch = input.lease_epoch
+    WHERE task.status || '' IN ('RUNNING', 'LOST')
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+), landed AS (
+    UPDATE django_ox_oxtask AS task
+    SET status = 'SUCCESSFUL', errors = '[]', return_value = held.return_value::jsonb, finished_at = held.finished_at,
+        locked_by = NULL, locked_at = NULL, lease_expires_at = NULL
+    FROM held WHERE task.id = held.id
+    RETURNING task.id, task.status
+), {{unlocked}}
 SELECT id FROM landed
 
 -- name: snooze
