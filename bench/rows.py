@@ -54,6 +54,9 @@ def rows(scale: float, engine: str = "") -> list[Row]:
         Row(bulk, many, lambda ox, floor: floor.in_bulk),
         Row("plain, bulk of 10,000", many, _plain_bulk, bulk, 0.5),
         Row("unique, bulk of 10,000", many, _unique_bulk, "plain, bulk of 10,000", 0.5),
+        Row("batch, add, one after another", some, _add, single),
+        Row("batch, add, 50 coroutines", many, _add_at_once, crowd),
+        Row("batch, add_many of 10,000", many, _add_many, bulk, 0.4),
         Row(by_driver, some, by_hand(driver_caller)),
         Row("unique new, bound, driver", some, by_bind(driver_caller, note), by_driver),
         Row(by_sqlalchemy, some, by_hand(sqlalchemy_caller)),
@@ -141,5 +144,40 @@ def _unique_bulk(ox: Oxpull, floor: Floor) -> Work:
 
     async def work(count: int) -> None:
         await task.enqueue_unique_many([(number,) for number in range(count)])
+
+    return work
+
+
+def _add(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        batch = await ox.batches.create("bench")
+        for number in range(count):
+            await batch.add(task, number)
+
+    return work
+
+
+def _add_at_once(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        batch = await ox.batches.create("bench")
+
+        async def add(number: int) -> None:
+            await batch.add(task, number)
+
+        await _at_once(add)(count)
+
+    return work
+
+
+def _add_many(ox: Oxpull, floor: Floor) -> Work:
+    task = note_task(ox)
+
+    async def work(count: int) -> None:
+        batch = await ox.batches.create("bench")
+        await batch.add_many(task, ((number,) for number in range(count)))
 
     return work

@@ -181,6 +181,10 @@ class BatchReads(Protocol):
         """Look for a pending member among the next ``limit`` below this id (None: from the highest)."""
         ...
 
+    async def highest_pending(self, batch_id: UUID) -> UUID | None:
+        """The highest pending member, found by counting all of them: for batches too wide to look through by pages."""
+        ...
+
     async def task(self, task_id: UUID) -> TaskRow | None:
         """A task row."""
         ...

@@ -18,7 +18,7 @@ COLUMNS = (
     "attempts, max_attempts, errors, worker_ids, enqueued_at, lease_epoch"
 )
 COLUMN_COUNT = len(COLUMNS.split(","))
-TABLES = ("django_ox_oxtask", "oxpull_oxpulluniquelock")
+TABLES = ("oxpull_oxpullbatchmember", "oxpull_oxpullbatch", "django_ox_oxtask", "oxpull_oxpulluniquelock")
 POOL_SIZE = 10
 
 Values: TypeAlias = tuple[Any, ...]

@@ -101,6 +101,10 @@ class SqlBatchStore:
     async def scan(self, batch_id: UUID, *, below: UUID | None, limit: int) -> Scan:
         return await self._pool.read(self._batches.scan(batch_id, below, limit))
 
+    async def highest_pending(self, batch_id: UUID) -> UUID | None:
+        _, highest = await self._pool.read(self._batches.tally_with_highest(batch_id, None))
+        return highest
+
     async def task(self, task_id: UUID) -> TaskRow | None:
         return await self._pool.read(self._room.tasks.get(task_id))
 
@@ -142,10 +146,10 @@ class SqlBatchStore:
         return Completed(ending)
 
     async def lead(self, role: str, *, holder: str, lease_seconds: float) -> Leadership:
-        return await self._pool.transact(self._batches.lead(role, holder, lease_seconds))
+        return await self._pool.write(self._batches.lead(role, holder, lease_seconds))
 
     async def stand_down(self, role: str, *, holder: str) -> None:
-        await self._pool.transact(self._batches.stand_down(role, holder))
+        await self._pool.write(self._batches.stand_down(role, holder))
 
     async def last_led(self, role_prefix: str) -> datetime | None:
         return await self._pool.read(self._batches.last_led(role_prefix))

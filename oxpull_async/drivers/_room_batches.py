@@ -79,11 +79,11 @@ class BatchProcedures(Protocol):
     ) -> Procedure[None]: ...
 
     def lead(self, role: str, holder: str, lease_seconds: float) -> Procedure[Leadership]:
-        """Run by ``transact``."""
+        """Run by ``write``."""
         ...
 
     def stand_down(self, role: str, holder: str) -> Procedure[None]:
-        """Run by ``transact``."""
+        """Run by ``write``."""
         ...
 
     def last_led(self, role_prefix: str) -> Procedure[datetime | None]: ...

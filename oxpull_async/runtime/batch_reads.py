@@ -31,5 +31,8 @@ class RepeatedReads:
     async def scan(self, batch_id: UUID, *, below: UUID | None, limit: int) -> Scan:
         return await retrying(lambda: self._reads.scan(batch_id, below=below, limit=limit))
 
+    async def highest_pending(self, batch_id: UUID) -> UUID | None:
+        return await retrying(lambda: self._reads.highest_pending(batch_id))
+
     async def task(self, task_id: UUID) -> TaskRow | None:
         return await retrying(lambda: self._reads.task(task_id))

@@ -41,7 +41,9 @@ from oxpull_async.telemetry import log
 ROLE_PREFIX: Final = "batches:"
 _LISTED: Final = 500
 _PROBED: Final = 1000
+_LONGEST_PAGE: Final = 8 * SCAN_PAGE
 _PASS_SECONDS: Final = 1.0
+_REOPENED_SECONDS: Final = 2.0
 _FIRST_BACKOFF_SECONDS: Final = 0.5
 _LONGEST_BACKOFF_SECONDS: Final = 60.0
 
@@ -195,17 +197,33 @@ class Reconciler:
         return await self._complete(waiting)
 
     async def _find_witness(self, waiting: Waiting, until: float | None) -> bool:
-        """Page down to the next pending member; False at the bottom. True also where time ran out on the way."""
+        """Page down to the next pending member; False if there is none. True also where time ran out on the way.
+
+        Pages grow, and where even long ones have shown none, one count of all members is cheaper than going on.
+        """
+        page = SCAN_PAGE
         while True:
-            scan = await self._reads.scan(waiting.batch.id, below=waiting.cursor, limit=SCAN_PAGE)
+            scan = await self._reads.scan(waiting.batch.id, below=waiting.cursor, limit=page)
             if scan.pending is not None and scan.pending not in self._heard:
                 self._witnesses.set(waiting, scan.pending)
                 return True
             if scan.lowest is None:
                 return False
             waiting.cursor = scan.pending or scan.lowest
+            page *= 2
+            if page > _LONGEST_PAGE:
+                return await self._count_for_witness(waiting)
             if until is not None and time.monotonic() >= until:
                 return True
+
+    async def _count_for_witness(self, waiting: Waiting) -> bool:
+        highest = await self._reads.highest_pending(waiting.batch.id)
+        if highest is None:
+            return False
+        self._witnesses.set(waiting, highest)
+        if highest in self._heard:
+            self._witnesses.settled([highest])
+        return True
 
     async def _complete(self, waiting: Waiting) -> bool:
         row = await self._reads.get(waiting.batch.id)
@@ -229,8 +247,8 @@ class Reconciler:
 
     def _reopened(self, waiting: Waiting, task_id: UUID) -> None:
         """A member is pending that had been settled: a retry, most likely."""
-        waiting.failures += 1
-        waiting.not_before = time.monotonic() + _backoff(waiting.failures)
+        waiting.reopened += 1
+        waiting.not_before = time.monotonic() + min(_backoff(waiting.reopened), _REOPENED_SECONDS)
         self._witnesses.set(waiting, task_id)
 
     async def _tell(self, row: BatchRow, completion: Completion, ending: Ending) -> None:

@@ -24,6 +24,9 @@ class Waiting:
     not_before: float = 0.0
     """Monotonic time before which it isn't tried again."""
     failures: int = 0
+    """How often completing it has failed."""
+    reopened: int = 0
+    """How often a member that had been settled was pending again when it was to be completed."""
     complaint: str | None = None
     """What kept it from completing, although no member held it open."""
 

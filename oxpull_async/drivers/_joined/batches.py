@@ -53,5 +53,9 @@ class JoinedSqlBatchStore:
     async def scan(self, batch_id: UUID, *, below: UUID | None, limit: int) -> Scan:
         return await self._session.run(guarded(self._batches.scan(batch_id, below, limit)))
 
+    async def highest_pending(self, batch_id: UUID) -> UUID | None:
+        _, highest = await self._session.run(guarded(self._batches.tally_with_highest(batch_id, None)))
+        return highest
+
     async def task(self, task_id: UUID) -> TaskRow | None:
         return await self._session.run(guarded(self._tasks.get(task_id)))

@@ -209,13 +209,18 @@ def write_ending(batch_id: UUID, ending: Ending, on_complete: UUID | None, on_su
 
 
 def lead(role: str, holder: str, lease_seconds: float) -> Procedure[Leadership]:
-    """Within a transaction. Who has no row yet inserts one, which would lock the row of another."""
+    """Each statement is its own transaction: whoever comes first has the role, and what is read is what was decided.
+
+    An INSERT comes only where there is no row, for it would lock another's.
+    """
     ours = {"role": role, "holder": holder, "lease_microseconds": microseconds(lease_seconds)}
     yield _TAKE_ROLE(**ours)
     result = yield _READ_LEASE(role=role)
     if not result.rows:
         yield _INSERT_ROLE(**ours)
         result = yield _READ_LEASE(role=role)
+    if not result.rows:  # given up at this moment
+        return Leadership(False, 0.0)
     winner, left = result.rows[0]
     return Leadership(winner == holder, left / 1_000_000)
 

@@ -188,7 +188,7 @@ def write_ending(batch_id: UUID, ending: Ending, on_complete: UUID | None, on_su
 
 
 def lead(role: str, holder: str, lease_seconds: float) -> Procedure[Leadership]:
-    """Within a transaction."""
+    """In one transaction, as every write here."""
     yield _LEAD(role=role, holder=holder, lease=modifier(lease_seconds))
     result = yield _READ_LEASE(role=role)
     winner, seconds = result.rows[0]
