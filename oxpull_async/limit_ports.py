@@ -60,8 +60,8 @@ class LimitStore(Protocol):
         """For each key's bucket: how many of the starts asked for it allows, and in how many seconds it allows more."""
         ...
 
-    async def prune_buckets(self, *, untouched_for: float, limit: int) -> int:
-        """Delete buckets that nobody has drawn from for so many seconds."""
+    async def prune_buckets(self, *, limit: int) -> int:
+        """Delete up to ``limit`` buckets that have filled, for they are like those that aren't there."""
         ...
 
     async def pause_queue(self, queue_name: str) -> bool:

@@ -200,6 +200,8 @@ class Pruned:
     locks: int
     ticks: int = 0
     batches: int = 0
+    buckets: int = 0
+    """Of rate limits, those that have filled."""
 
 
 class Store(Inspection, Links, Protocol):

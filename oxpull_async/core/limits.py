@@ -170,6 +170,11 @@ def opens_at(limit: RateLimit, meter: Meter) -> datetime | None:
             return meter.as_of + timedelta(seconds=(1 - meter.tokens) * limit.seconds / limit.limit)
 
 
+def full_at(limit: RateLimit, bucket: Bucket) -> datetime:
+    """When a bucket is like one that was never drawn from, if nobody draws from it."""
+    return bucket.as_of + timedelta(seconds=(limit.capacity - bucket.tokens) * limit.seconds / limit.limit)
+
+
 def check_together(limits: Sequence[RateLimit]) -> None:
     """Some databases compare names without regard to case. Raises: InvalidSettings for two of one name."""
     taken: dict[str, str] = {}

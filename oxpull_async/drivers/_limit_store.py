@@ -30,8 +30,8 @@ class LimitOperations:
     async def draw(self, limit: RateLimit, counts: Mapping[str, int]) -> Mapping[str, tuple[int, float]]:
         return await self._room.pool.transact(_limits.draw(self._room, limit, counts)) if counts else {}
 
-    async def prune_buckets(self, *, untouched_for: float, limit: int) -> int:
-        return await self._room.pool.transact(self._room.limits.prune_buckets(untouched_for, limit))
+    async def prune_buckets(self, *, limit: int) -> int:
+        return await self._room.pool.transact(self._room.limits.prune_buckets(limit))
 
     async def pause_queue(self, queue_name: str) -> bool:
         return await self._room.pool.write(self._room.queues.pause(queue_name))

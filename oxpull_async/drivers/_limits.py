@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from oxpull_async.core.allotments import Group, Head, allotted, totals
-from oxpull_async.core.limits import Meter, RateLimit, Window, current, drawn, left, opens_at
+from oxpull_async.core.limits import Bucket, Meter, RateLimit, Window, current, drawn, full_at, left, opens_at
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import LockNotAvailable
@@ -38,7 +38,7 @@ def reserve(room: Room, limits: Sequence[RateLimit], asked: Mapping[Group, int])
     after: Meters = {
         name: (drawn(by_name[name], meter, used.get(name, 0)), now) for name, (meter, now) in meters.items()
     }
-    yield from _write(room, {name: after[name][0] for name in used})
+    yield from _write(room, by_name, {name: after[name][0] for name in used})
     return Reserved(
         given=given,
         window_ids={name: meter.id for name, (meter, _) in after.items() if isinstance(meter, Window)},
@@ -57,7 +57,8 @@ def draw(room: Room, limit: RateLimit, counts: Mapping[str, int]) -> Procedure[d
         granted = min(counts[name], left(limit, meter))
         after[name] = drawn(limit, meter, granted)
         answers[name] = granted, _opens_in(limit, after[name], now)
-    yield from _write(room, {name: meter for name, meter in after.items() if answers[name][0]})
+    drawn_from = {name: meter for name, meter in after.items() if answers[name][0]}
+    yield from _write(room, dict.fromkeys(drawn_from, limit), drawn_from)
     return answers
 
 
@@ -94,13 +95,13 @@ def _locked(room: Room, limits: Mapping[str, RateLimit]) -> Procedure[Meters]:
     raise LockNotAvailable("the rows of rate limits went away each time they were made")
 
 
-def _write(room: Room, meters: Mapping[str, Meter]) -> Procedure[None]:
+def _write(room: Room, limits: Mapping[str, RateLimit], meters: Mapping[str, Meter]) -> Procedure[None]:
     for name, meter in meters.items():
         match meter:
             case Window():
                 yield from room.limits.write_window(name, meter)
-            case _:
-                yield from room.limits.write_bucket(name, meter)
+            case Bucket():
+                yield from room.limits.write_bucket(name, meter, full_at(limits[name], meter))
 
 
 def _in_order(names: Mapping[str, int], limits: Mapping[str, RateLimit]) -> list[str]:

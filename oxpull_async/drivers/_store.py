@@ -228,7 +228,7 @@ class SqlStore(LimitOperations):
         tasks = await self._pool.transact(maintenance.prune_tasks(statuses, finished_before, limit))
         locks = await self._pool.transact(maintenance.prune_locks(limit))
         ticks = await self._pool.transact(maintenance.prune_ticks(finished_before, limit))
-        return Pruned(tasks, locks, ticks)
+        return Pruned(tasks, locks, ticks, await self.prune_buckets(limit=limit))
 
     async def probe(self) -> None:
         await self._pool.read(self._room.inspection.probe())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
 from datetime import timedelta
 from functools import partial
 
@@ -48,10 +49,10 @@ class Upkeep:
             batches = await prune_batches(self._store(), completed_before)
         statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
         before = self._clock.now() - timedelta(seconds=older_than_seconds)
-        total = Pruned(0, 0, 0, batches)
+        total = Pruned(0, 0, batches=batches)
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
-            total = Pruned(total.tasks + done.tasks, total.locks + done.locks, total.ticks + done.ticks, batches)
-            if max(done.tasks, done.locks, done.ticks) < _PRUNE_CHUNK:
+            total = Pruned(*map(sum, zip(astuple(total), astuple(done), strict=True)))
+            if max(astuple(done)) < _PRUNE_CHUNK:
                 return total

@@ -129,15 +129,15 @@ async def test_each_key_has_a_bucket(store: SqlStore):
     assert await store.draw(keyed, {}) == {}
 
 
-async def test_buckets_at_rest_are_pruned(store: SqlStore, competitor: Competitor):
+async def test_buckets_that_have_filled_are_pruned(store: SqlStore, competitor: Competitor):
     keyed = RateLimit(2, 3600, tasks=[PATH], name="keyed", by="customer")
     await store.draw(keyed, {"keyed:a": 1, "keyed:b": 1, "keyed:c": 1})
     competitor.run(
-        "UPDATE oxpull_async_rate_bucket SET as_of = ? WHERE name <> 'keyed:c'", datetime(2001, 1, 1, tzinfo=UTC)
+        "UPDATE oxpull_async_rate_bucket SET full_at = ? WHERE name <> 'keyed:c'", datetime(2001, 1, 1, tzinfo=UTC)
     )
 
-    assert await store.prune_buckets(untouched_for=3600, limit=1) == 1
-    assert await store.prune_buckets(untouched_for=3600, limit=10) == 1
+    assert await store.prune_buckets(limit=1) == 1
+    assert await store.prune_buckets(limit=10) == 1
     assert competitor.rows("SELECT name FROM oxpull_async_rate_bucket") == [("keyed:c",)]
 
 

@@ -32,7 +32,7 @@ _SCALARS: dict[str, Any] = {
     "on_success_args": "[]", "on_success_kwargs": "{}", "total_count": 1, "failed_count": 0, "callback_task_id": ID,
     "success_task_id": None, "role": "r", "holder": "h", "lease": "+10 seconds", "completed_before": INSTANT,
     "window_id": 0, "started_at": INSTANT, "used": 1, "count": 1, "tokens": 1, "as_of": INSTANT, "capacity": 10,
-    "microseconds": 1,
+    "full_at": INSTANT,
     "wanted": 3, "owner": ID, "number": 1, "is_reserved": False, "idle_seconds": 60, "idle_microseconds": 60_000_000,
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oxpull_async import InvalidSettings, Oxpull, RateLimit
 from oxpull_async.core.allotments import Group, allotted, grouped, totals, wanted
-from oxpull_async.core.limits import Bucket, Meter, Window, current, drawn, left, opens_at
+from oxpull_async.core.limits import Bucket, Meter, Window, current, drawn, full_at, left, opens_at
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -66,6 +66,13 @@ def test_a_bucket_never_gives_more_than_its_rate_and_its_burst(number, per, step
 
         assert taken <= 3 + (now - NOON).total_seconds() * number / per + 1e-6
         assert left(smooth, meter) >= 0
+
+
+def test_a_bucket_is_full_when_nothing_of_what_was_drawn_is_missing():
+    bursting = limit(10, 1, smooth=True, burst=4)
+
+    assert full_at(bursting, Bucket(1.0, NOON)) == NOON + SECOND * 3 / 10
+    assert left(bursting, current(bursting, Bucket(1.0, NOON), full_at(bursting, Bucket(1.0, NOON)))) == 4
 
 
 def test_a_limit_of_nothing_never_opens():

@@ -68,9 +68,9 @@ def make_bucket(name: str, tokens: float) -> Procedure[None]:
     yield _MAKE_BUCKET(name=name, tokens=float(tokens))
 
 
-def write_bucket(name: str, bucket: Bucket) -> Procedure[None]:
+def write_bucket(name: str, bucket: Bucket, full_at: datetime) -> Procedure[None]:
     """Under its lock."""
-    yield _WRITE_BUCKET(name=name, tokens=bucket.tokens, as_of=bucket.as_of)
+    yield _WRITE_BUCKET(name=name, tokens=bucket.tokens, as_of=bucket.as_of, full_at=full_at)
 
 
 def refill(name: str, count: int, capacity: int) -> Procedure[None]:
@@ -78,7 +78,7 @@ def refill(name: str, count: int, capacity: int) -> Procedure[None]:
     yield _REFILL(name=name, count=count, capacity=float(capacity))
 
 
-def prune_buckets(untouched_for: float, limit: int) -> Procedure[int]:
+def prune_buckets(limit: int) -> Procedure[int]:
     """How many were deleted."""
-    result = yield _DELETE_BUCKETS(seconds=untouched_for, limit=limit)
+    result = yield _DELETE_BUCKETS(limit=limit)
     return result.count

@@ -9,7 +9,7 @@ from datetime import datetime
 from oxpull_async.core.limits import Bucket, Meter, Window
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import load_statements
-from oxpull_async.drivers.sqlite._rows import modifier, stored_instant, text
+from oxpull_async.drivers.sqlite._rows import stored_instant, text
 from oxpull_async.ports import ClaimRequest
 
 _SQL = load_statements(__package__, "limits.sql")
@@ -70,9 +70,9 @@ def make_bucket(name: str, tokens: float) -> Procedure[None]:
     yield _MAKE_BUCKET(name=name, tokens=float(tokens))
 
 
-def write_bucket(name: str, bucket: Bucket) -> Procedure[None]:
+def write_bucket(name: str, bucket: Bucket, full_at: datetime) -> Procedure[None]:
     """Under its lock."""
-    yield _WRITE_BUCKET(name=name, tokens=bucket.tokens, as_of=text(bucket.as_of))
+    yield _WRITE_BUCKET(name=name, tokens=bucket.tokens, as_of=text(bucket.as_of), full_at=text(full_at))
 
 
 def refill(name: str, count: int, capacity: int) -> Procedure[None]:
@@ -80,7 +80,7 @@ def refill(name: str, count: int, capacity: int) -> Procedure[None]:
     yield _REFILL(name=name, count=count, capacity=float(capacity))
 
 
-def prune_buckets(untouched_for: float, limit: int) -> Procedure[int]:
+def prune_buckets(limit: int) -> Procedure[int]:
     """How many were deleted."""
-    result = yield _DELETE_BUCKETS(lease_ago=modifier(-untouched_for), limit=limit)
+    result = yield _DELETE_BUCKETS(limit=limit)
     return result.count

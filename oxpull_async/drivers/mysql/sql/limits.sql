@@ -33,17 +33,17 @@ FROM oxpull_async_rate_bucket WHERE name IN :names ORDER BY name FOR UPDATE
 
 -- name: make_bucket
 -- A competitor's row serves as well.
-INSERT IGNORE INTO oxpull_async_rate_bucket (name, tokens, as_of) VALUES (:name, :tokens, UTC_TIMESTAMP(6))
+INSERT IGNORE INTO oxpull_async_rate_bucket (name, tokens, as_of, full_at) VALUES (:name, :tokens, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
 
 -- name: write_bucket
 -- Under its row lock.
-UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of WHERE name = :name
+UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of, full_at = :full_at WHERE name = :name
 
 -- name: refill
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity, tokens + :count) WHERE name = :name
 
 -- name: delete_buckets
--- Those that have been at rest for so long that they are full, like one that isn't there.
+-- Those that are full by now, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket
-WHERE as_of < TIMESTAMPADD(MICROSECOND, -:microseconds, UTC_TIMESTAMP(6)) ORDER BY name LIMIT :limit
+WHERE full_at < UTC_TIMESTAMP(6) ORDER BY name LIMIT :limit

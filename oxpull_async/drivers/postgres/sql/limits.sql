@@ -40,23 +40,24 @@ FROM oxpull_async_rate_bucket WHERE name = ANY(:names::varchar[]) ORDER BY name 
 
 -- name: make_bucket
 -- A competitor's row serves as well.
-INSERT INTO oxpull_async_rate_bucket (name, tokens, as_of)
-VALUES (:name::varchar, :tokens::float8, STATEMENT_TIMESTAMP())
+INSERT INTO oxpull_async_rate_bucket (name, tokens, as_of, full_at)
+VALUES (:name::varchar, :tokens::float8, STATEMENT_TIMESTAMP(), STATEMENT_TIMESTAMP())
 ON CONFLICT (name) DO NOTHING
 
 -- name: write_bucket
 -- Under its row lock.
-UPDATE oxpull_async_rate_bucket SET tokens = :tokens::float8, as_of = :as_of::timestamptz WHERE name = :name::varchar
+UPDATE oxpull_async_rate_bucket SET tokens = :tokens::float8, as_of = :as_of::timestamptz, full_at = :full_at::timestamptz
+WHERE name = :name::varchar
 
 -- name: refill
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity::float8, tokens + :count::int) WHERE name = :name::varchar
 
 -- name: delete_buckets
--- Those that have been at rest for so long that they are full, like one that isn't there.
+-- Those that are full by now, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket WHERE name IN (
     SELECT name FROM oxpull_async_rate_bucket
-    WHERE as_of < STATEMENT_TIMESTAMP() - make_interval(secs => :seconds::float8)
+    WHERE full_at < STATEMENT_TIMESTAMP()
     ORDER BY name LIMIT :limit::int FOR UPDATE SKIP LOCKED
 )
 RETURNING name

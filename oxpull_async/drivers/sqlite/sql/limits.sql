@@ -35,19 +35,19 @@ FROM oxpull_async_rate_bucket WHERE name IN (SELECT value FROM json_each(:names)
 
 -- name: make_bucket
 -- A competitor's row serves as well.
-INSERT INTO oxpull_async_rate_bucket (name, tokens, as_of) VALUES (:name, :tokens, {{database_now}})
+INSERT INTO oxpull_async_rate_bucket (name, tokens, as_of, full_at) VALUES (:name, :tokens, {{database_now}}, {{database_now}})
 ON CONFLICT (name) DO NOTHING
 
 -- name: write_bucket
 -- What is in it from now on.
-UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of WHERE name = :name
+UPDATE oxpull_async_rate_bucket SET tokens = :tokens, as_of = :as_of, full_at = :full_at WHERE name = :name
 
 -- name: refill
 -- Tokens that weren't used, as far as there is room for them.
 UPDATE oxpull_async_rate_bucket SET tokens = min(:capacity, tokens + :count) WHERE name = :name
 
 -- name: delete_buckets
--- Those that have been at rest for so long that they are full, like one that isn't there.
+-- Those that are full by now, like one that isn't there.
 DELETE FROM oxpull_async_rate_bucket WHERE name IN (
-    SELECT name FROM oxpull_async_rate_bucket WHERE as_of < {{lease_ago}} ORDER BY name LIMIT :limit
+    SELECT name FROM oxpull_async_rate_bucket WHERE full_at < {{database_now}} ORDER BY name LIMIT :limit
 )
