@@ -25,10 +25,12 @@ from oxpull_async.drivers import SqlStore, session_factory
 from oxpull_async.drivers._shield import shielded
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
+from oxpull_async.enqueue.keys import UniqueKeys
+from oxpull_async.enqueue.policies import PlacingHost
 from oxpull_async.enqueue.requests import Request, make_request, make_requests, row_to_write
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
-from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen
+from oxpull_async.exceptions import InvalidSettings, InvalidTask, NotOpen
 from oxpull_async.options import Unique, make_options
 from oxpull_async.ports import Held, NewTask, Pruned, Reaped, Store
 from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
@@ -40,6 +42,7 @@ from oxpull_async.runtime.hooks import Event, Hook, Hooks
 from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.rerunner import Rerunner
 from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.stats import Stats
@@ -84,6 +87,8 @@ class Oxpull(TaskMaker, Verbs):
             self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock, self.substitutes
         )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self._placing = PlacingHost(self._reader, self.clock, self._created, self._ready_hints.enqueued)
+        self.unique: UniqueKeys = UniqueKeys(self._bound_host, Rerunner(self).sweep)
         self.stats: Stats = Stats(self._open_store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
         limits, ready = self.settings.rate_limits, self._ready_hints
@@ -155,8 +160,8 @@ class Oxpull(TaskMaker, Verbs):
         """
         was_open = self._opening.is_open
         await self.open()
-        schedulers = [self.schedules.service()] if schedules and worker is None else []
-        supervisor = Supervisor(schedulers if worker is None else [worker], self.health.roster)
+        services = [Rerunner(self).service(), *([self.schedules.service()] if schedules else [])]
+        supervisor = Supervisor(services if worker is None else [worker], self.health.roster)
         supervisor.start()
         try:
             async with self._batching.reconciling(reconciler):
@@ -189,10 +194,10 @@ class Oxpull(TaskMaker, Verbs):
     # Tasks
 
     def include(self, router: TaskRouter) -> None:
-        """Take over the tasks of a router. Raises: DuplicateTask, InvalidTask."""
+        """Take over the tasks of a router. Raises: InvalidTask."""
         for path, task in router.tasks.items():
             if self._tasks.get(path, task) is not task:
-                raise DuplicateTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
+                raise InvalidTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
         self._take_schedules(router)
         router.join(self, self._tasks)
 
@@ -240,6 +245,8 @@ class Oxpull(TaskMaker, Verbs):
         opened = self._opening.require()
         if unique is None:
             await opened.desk.insert(request.task)
+        elif not unique.is_plain:
+            return (await opened.policies.enqueue([request], unique, self._placing, self._wait(task)))[0]
         else:
             answer = await opened.desk.insert_unique(request.unique, wait_seconds=self._wait(task))
             if isinstance(answer, Held):
@@ -262,6 +269,8 @@ class Oxpull(TaskMaker, Verbs):
         if unique is None:
             await opened.desk.insert_many(requests)
             return await self._created(requests)
+        if not unique.is_plain:
+            return await opened.policies.enqueue(requests, unique, self._placing, self._wait(task))
         rows = await opened.desk.insert_unique_many(requests, wait_seconds=self._wait(task))
         created = iter(await self._created([r for r, row in zip(requests, rows, strict=True) if row is None]))
         return [next(created) if row is None else duplicate_result(row, self._reader) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -52,6 +53,8 @@ class Upkeep:
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
+            holds = await retrying(partial(self._store().keys.prune_holds, now=self._clock.now(), limit=_PRUNE_CHUNK))
+            done = replace(done, locks=done.locks + holds)
             total = Pruned(total.tasks + done.tasks, total.locks + done.locks, total.ticks + done.ticks, batches)
             if max(done.tasks, done.locks, done.ticks) < _PRUNE_CHUNK:
                 return total
