@@ -48,7 +48,6 @@ class Placing:
         A key's first call may create its row; what its repeats do is done in their order.
         Raises: DuplicateTask, UniqueEnqueueRace.
         """
-        requests = [capped(request, self._unique) for request in requests]
         first: dict[str, Request] = {}
         for request in requests:
             first.setdefault(request.unique.key, request)
@@ -128,15 +127,6 @@ class Placing:
         level = await self._joined.isolation_level()
         is_current = level is None or level.replace("-", " ").lower() == "read committed"
         return await joining.race("undecided", _REVISED, "call" if is_current else "transaction")
-
-
-def capped(request: Request, unique: Unique) -> Request:
-    """The request, to run no later than the declaration's ``max_delay`` after its enqueue."""
-    if unique.max_delay is None:
-        return request
-    task = request.task
-    run_after = capped_run_after(task.run_after, task.enqueued_at, unique.max_delay_seconds)
-    return request._replace(task=task._replace(run_after=run_after))
 
 
 def moved_to(request: Request, holder: TaskRow, unique: Unique) -> datetime | None:

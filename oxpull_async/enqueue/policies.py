@@ -12,7 +12,7 @@ from oxpull_async.core.unique_options import Unique
 from oxpull_async.core.uniqueness import MAX_PASSES, Deed, decide_deed, is_pending
 from oxpull_async.enqueue.desk import Desk
 from oxpull_async.enqueue.patience import Patience
-from oxpull_async.enqueue.placing import Placing, capped, duplicate_error, moved_to
+from oxpull_async.enqueue.placing import Placing, duplicate_error, moved_to
 from oxpull_async.enqueue.requests import Request
 from oxpull_async.enqueue.unique import raise_race
 from oxpull_async.exceptions import (
@@ -45,7 +45,7 @@ class Policies:
             return []
         call = _OwnCall(self._store, self._desk, unique, source, now, time.monotonic() + wait_seconds, wait_seconds)
         if len(requests) == 1 and unique.terms is None and unique.on_duplicate != "rerun":
-            return await call.shared(capped(requests[0], unique))
+            return await call.shared(requests[0])
         async with self._patience.turn(requests[0].task.task_path, wait_seconds=wait_seconds):
             placed = await call.alone(requests)
         for key in call.reruns:

@@ -11,6 +11,7 @@ from oxpull_async._ids import new_id
 from oxpull_async.core.arguments import PreparedArguments, prepare_arguments
 from oxpull_async.core.keys import own_key, unique_key_of
 from oxpull_async.core.names import check_run_after
+from oxpull_async.core.uniqueness import capped_run_after
 from oxpull_async.exceptions import InvalidArguments, InvalidTask
 from oxpull_async.options import Unique
 from oxpull_async.ports import NewTask, NewUnique
@@ -56,6 +57,8 @@ def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Uniqu
         max_attempts=options.max_attempts or settings.max_attempts,
         enqueued_at=now,
     )
+    if unique is not None and unique.max_delay is not None:
+        row = row._replace(run_after=capped_run_after(row.run_after, now, unique.max_delay_seconds))
     key = None if unique is None else _key(unique, task, call, row, prepared)
     return Request(row, key, prepared.args, prepared.kwargs)
 
