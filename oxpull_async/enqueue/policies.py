@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,
     SerializationFailure,
+    StoreError,
     TransactionRolledBack,
     UniqueEnqueueRace,
 )
@@ -53,13 +55,19 @@ class Policies:
         return placed
 
     async def _start_if_over(self, key: str) -> None:
-        """The holder may have ended before its rerun was committed, unseen by whoever settled it."""
-        rerun = await self._store.keys.read_rerun(key)
-        if rerun is None:
-            return
-        holder = await self._store.get_task(rerun.holder_id)
-        if holder is None or not is_pending(holder.status):
-            await retrying(lambda: self._store.keys.start_rerun(key))
+        """The holder may have ended before its rerun was committed, unseen by whoever settled it.
+
+        What is committed is never taken back by an error here: a sweep comes to it too.
+        """
+        keys = self._store.keys
+        with suppress(StoreError):
+            rerun = await retrying(lambda: keys.read_rerun(key))
+            if rerun is None:
+                return
+            holder_id = rerun.holder_id
+            holder = await retrying(lambda: self._store.get_task(holder_id))
+            if holder is None or not is_pending(holder.status):
+                await retrying(lambda: keys.start_rerun(key))
 
 
 class _OwnCall:

@@ -13,10 +13,9 @@ from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor, aside
 from tests.integration.policy_tasks import arguments, claimed, holds, reruns, rows, settle, task_of
 from tests.joined.calls import own_rows
-from tests.joined.handles import Caller
+from tests.joined.handles import SERIALIZABLE, Caller
 
 KINDS = ["raise", "reschedule", "replace", "rerun", "ready", "window"]
-SNAPSHOT_LEVELS = ("REPEATABLE READ", "SERIALIZABLE")
 
 
 def state(competitor: Competitor) -> Any:
@@ -160,8 +159,10 @@ async def test_a_rerun_is_asked_for_by_the_callers_commit(
 
 @pytest.mark.engines("postgres", "mysql")
 async def test_a_rerun_that_is_not_committed_when_the_holder_ends_is_found_by_the_sweep(
-    ox: Oxpull, caller: Caller, level: str, competitor: Competitor
+    ox: Oxpull, caller: Caller, level: str, competitor: Competitor, dialect: str
 ) -> None:
+    if (dialect, level) == ("mysql", SERIALIZABLE):
+        return  # there, whatever is read can't be written by others until the commit
     task = task_of(ox, "rerun")
     await task.enqueue("a", 1)
     claim = await claimed(ox)
