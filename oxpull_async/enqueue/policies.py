@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NoReturn
 
 from oxpull_async._contention import retrying
+from oxpull_async.clock import Clock
 from oxpull_async.core.unique_options import Unique
 from oxpull_async.core.uniqueness import MAX_PASSES, Deed, decide_deed, is_pending
 from oxpull_async.enqueue.desk import Desk
@@ -25,7 +27,17 @@ from oxpull_async.exceptions import (
     UniqueEnqueueRace,
 )
 from oxpull_async.ports import Held, Inserted, Store, TaskRow
-from oxpull_async.results import ResultSource
+from oxpull_async.results import EnqueueResult, ResultSource, duplicate_result
+
+
+@dataclass(frozen=True, slots=True)
+class PlacingHost:
+    """What this needs of the Oxpull: how results are made of new rows and of others, and who is told."""
+
+    source: ResultSource
+    clock: Clock
+    created: Callable[[Sequence[Request]], Awaitable[Sequence[EnqueueResult]]]
+    tell: Callable[[], None]
 
 
 class Policies:
@@ -36,7 +48,17 @@ class Policies:
         self._desk = desk
         self._patience = Patience(store, patient)
 
-    async def place(
+    async def enqueue(
+        self, requests: Sequence[Request], unique: Unique, host: PlacingHost, wait_seconds: float
+    ) -> list[EnqueueResult]:
+        """One result for each request, in one transaction. Raises: DuplicateTask, UniqueEnqueueRace."""
+        now = host.clock.now()
+        rows = await self._place(requests, unique, host.source, now=now, wait_seconds=wait_seconds)
+        host.tell()
+        new = iter(await host.created([r for r, row in zip(requests, rows, strict=True) if row is None]))
+        return [next(new) if row is None else duplicate_result(row, host.source) for row in rows]
+
+    async def _place(
         self, requests: Sequence[Request], unique: Unique, source: ResultSource, *, now: datetime, wait_seconds: float
     ) -> list[TaskRow | None]:
         """For each request the holder's row, or None where its own is new: all in one transaction, or nothing.

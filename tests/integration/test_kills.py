@@ -229,7 +229,7 @@ def _run_doomed(url: str, operation: str, at: int, moment: Any) -> None:
     async def run() -> None:
         async with Oxpull(url) as ox:
             Fault(at, moment, lambda: os.kill(os.getpid(), signal.SIGKILL)).install(ox)
-            await {**BY_NAME, **POLICIES_BY_NAME}[operation].results(ox)
+            await (BY_NAME.get(operation) or POLICIES_BY_NAME[operation]).results(ox)
 
     code = 1
     try:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from oxpull_async import DuplicateTask, InvalidArguments, Oxpull, TaskStatus, Unique
+from oxpull_async.core.uniqueness import OnDuplicate
 from tests.integration.competitor import Competitor, aside
 from tests.integration.policy_tasks import (
     PATH,
@@ -380,8 +381,8 @@ async def test_a_started_holder_that_waits_again_holds_its_key_if_nobody_took_it
 
 
 @pytest.mark.parametrize(("on_duplicate", "value"), [("return", 1), ("replace", 2)])
-async def test_a_hold_knows_the_other_deeds_too(ox: Oxpull, on_duplicate: str, value: int) -> None:
-    task = ox.reference(PATH, unique=held_unique(on_duplicate, hold="ready"))  # type: ignore[arg-type]
+async def test_a_hold_knows_the_other_deeds_too(ox: Oxpull, on_duplicate: OnDuplicate, value: int) -> None:
+    task = ox.reference(PATH, unique=held_unique(on_duplicate, hold="ready"))
     first = await task.enqueue("a", 1)
 
     second = await task.enqueue("a", 2)
