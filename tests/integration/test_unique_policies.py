@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -331,7 +332,7 @@ async def test_a_holder_that_ends_while_its_rerun_is_asked_for_is_followed_at_on
     keys = ox.store.keys
     original = keys.read_rerun
 
-    async def ended_meanwhile(key: str):  # type: ignore[no-untyped-def]
+    async def ended_meanwhile(key: str) -> Any:
         await aside(lambda: competitor.set_task(claim.id, status="SUCCESSFUL"))
         return await original(key)
 
