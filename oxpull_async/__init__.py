@@ -7,6 +7,7 @@ from oxpull_async.batches.models import BatchExplanation, BatchMember, BatchProg
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.core.statuses import BatchStatus, TaskStatus
+from oxpull_async.enqueue.keys import KeyHolder
 from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
     BatchMemberExists,
@@ -83,6 +84,7 @@ __all__ = [
     "InvalidSchedule",
     "InvalidSettings",
     "InvalidTask",
+    "KeyHolder",
     "LockNotAvailable",
     "NoReconciler",
     "NotOpen",

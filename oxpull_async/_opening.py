@@ -9,6 +9,7 @@ import anyio
 
 from oxpull_async.drivers import SqlStore, open_store
 from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueue.policies import Policies
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.exceptions import InvalidSettings, NotOpen
 from oxpull_async.settings import Settings, settings_from_environment
@@ -20,6 +21,7 @@ class Opened:
 
     store: SqlStore
     desk: Desk
+    policies: Policies
     loop: asyncio.AbstractEventLoop
 
 
@@ -86,7 +88,9 @@ class Opening:
         except BaseException:
             await store.close()
             raise
-        return Opened(store, Desk(store, patient=max(1, settings.pool_size // 2)), asyncio.get_running_loop())
+        patient = max(1, settings.pool_size // 2)
+        desk = Desk(store, patient=patient)
+        return Opened(store, desk, Policies(store, desk, patient=patient), asyncio.get_running_loop())
 
     def _one_at_a_time(self) -> asyncio.Lock:
         """Made anew for each event loop, for a lock belongs to the loop that first waited on it."""

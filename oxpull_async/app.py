@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -13,6 +13,7 @@ from uuid import UUID
 
 import anyio
 
+from oxpull_async._enqueueing import Enqueueing
 from oxpull_async._opening import Opening
 from oxpull_async._shield import shielded
 from oxpull_async.batches.batching import Batching, News
@@ -24,14 +25,15 @@ from oxpull_async.core.names import check_task_path
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.drivers import SqlStore, session_factory
 from oxpull_async.enqueue.bound import BoundHost
-from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
-from oxpull_async.enqueue.requests import Request, make_request, make_requests, row_to_write
+from oxpull_async.enqueue.foreign import AnyEnqueueable
+from oxpull_async.enqueue.keys import UniqueKeys
+from oxpull_async.enqueue.requests import row_to_write
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
-from oxpull_async.exceptions import DuplicateTask, InvalidSettings, NotOpen
-from oxpull_async.options import Unique, make_options
-from oxpull_async.ports import Held, NewTask, Pruned, Reaped, Store
-from oxpull_async.results import EnqueueResult, TaskResult, created_result, duplicate_result
+from oxpull_async.exceptions import InvalidSettings, InvalidTask, NotOpen
+from oxpull_async.options import make_options
+from oxpull_async.ports import NewTask, Pruned, Reaped, Store
+from oxpull_async.results import EnqueueResult, TaskResult, created_result
 from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.checkup import Checkup, Finding
 from oxpull_async.runtime.draining import run_until_idle
@@ -42,6 +44,7 @@ from oxpull_async.runtime.hooks import Event, Hook, Hooks
 from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
+from oxpull_async.runtime.rerunner import Rerunner
 from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.stats import Stats
@@ -82,17 +85,23 @@ class Oxpull(TaskMaker, Verbs):
         self._ready_hints = ReadyHints(self.announcer.announce)
         self._reader = Reader(lambda: self.substitutes.recipient or self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self._enqueueing = Enqueueing(
+            self._opening, self.settings, self.clock, self.substitutes, self._reader,
+            self._announce, self._ready_hints.enqueued,
+        )  # fmt: skip
+        uniqueness = self._enqueueing.uniqueness
         self._bound_host = BoundHost(
-            self.settings, self._reader, lambda: self.store, self._uniqueness, self.clock, self.substitutes
+            self.settings, self._reader, lambda: self.store, uniqueness, self.clock, self.substitutes
         )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self.unique: UniqueKeys = UniqueKeys(self._bound_host, Rerunner(self).sweep)
         self.stats: Stats = Stats(self._open_store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
         limits, ready = self.settings.rate_limits, self._ready_hints
         self.limits: Limits = Limits(limits, self._tasks, self._open_store, ready, self.clock)
         self.queues: Queues = Queues(self._open_store, ready)
         self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, ready)
-        make_row = partial(row_to_write, settings=self.settings, unique=self._uniqueness)
+        make_row = partial(row_to_write, settings=self.settings, unique=uniqueness)
         zone = find_zone(self.settings.schedule_timezone)
         self.schedules: Schedules = Schedules(self, self._open_store, make_row, self._announce_row, zone, self.clock)
         self._batching = Batching(
@@ -158,8 +167,8 @@ class Oxpull(TaskMaker, Verbs):
         """
         was_open = self._opening.is_open
         await self.open()
-        schedulers = [self.schedules.service()] if schedules and worker is None else []
-        supervisor = Supervisor(schedulers if worker is None else [worker], self.health.roster)
+        services = [Rerunner(self).service(), *([self.schedules.service()] if schedules else [])]
+        supervisor = Supervisor(services if worker is None else [worker], self.health.roster)
         supervisor.start()
         try:
             async with self._batching.reconciling(reconciler):
@@ -196,10 +205,10 @@ class Oxpull(TaskMaker, Verbs):
     # Tasks
 
     def include(self, router: TaskRouter) -> None:
-        """Take over the tasks of a router. Raises: DuplicateTask, InvalidTask."""
+        """Take over the tasks of a router. Raises: InvalidTask."""
         for path, task in router.tasks.items():
             if self._tasks.get(path, task) is not task:
-                raise DuplicateTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
+                raise InvalidTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
         self._take_schedules(router)
         router.join(self, self._tasks)
 
@@ -237,41 +246,17 @@ class Oxpull(TaskMaker, Verbs):
 
     # Enqueue
 
-    async def enqueue_call(self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False) -> EnqueueResult:
+    def enqueue_call(
+        self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False
+    ) -> Coroutine[Any, Any, EnqueueResult]:
         """What every single enqueue comes down to."""
-        task = as_task(task)
-        unique = self._uniqueness(task, force_unique)
-        request = make_request(task, call, settings=self.settings, unique=unique, now=self.clock.now())
-        if (recipient := self.substitutes.recipient) is not None:
-            return (await recipient.take(task, [request]))[0]
-        opened = self._opening.require()
-        if unique is None:
-            await opened.desk.insert(request.task)
-        else:
-            answer = await opened.desk.insert_unique(request.unique, wait_seconds=self._wait(task))
-            if isinstance(answer, Held):
-                assert answer.row is not None
-                return duplicate_result(answer.row, self._reader)
-        result = created_result(request.task, request.args, request.kwargs, self._reader)
-        await self._announce((result,))
-        return result
+        return self._enqueueing.call(task, call, force_unique)
 
-    async def enqueue_calls(
+    def enqueue_calls(
         self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
-    ) -> list[EnqueueResult]:
+    ) -> Coroutine[Any, Any, list[EnqueueResult]]:
         """What every bulk enqueue comes down to."""
-        task = as_task(task)
-        unique = self._uniqueness(task, force_unique)
-        requests = make_requests(task, calls, settings=self.settings, unique=unique, now=self.clock.now())
-        if (recipient := self.substitutes.recipient) is not None:
-            return await recipient.take(task, requests)
-        opened = self._opening.require()
-        if unique is None:
-            await opened.desk.insert_many(requests)
-            return await self._created(requests)
-        rows = await opened.desk.insert_unique_many(requests, wait_seconds=self._wait(task))
-        created = iter(await self._created([r for r, row in zip(requests, rows, strict=True) if row is None]))
-        return [next(created) if row is None else duplicate_result(row, self._reader) for row in rows]
+        return self._enqueueing.calls(task, calls, force_unique)
 
     def bind(self, connection: object) -> BoundOxpull:
         """The same verbs inside the transaction that this connection (or session) is in.
@@ -368,19 +353,6 @@ class Oxpull(TaskMaker, Verbs):
     def ready_hints(self) -> ReadyHints:
         """Tells workers of this process that a row was enqueued."""
         return self._ready_hints
-
-    def _uniqueness(self, task: AnyTask, force: bool) -> Unique | None:
-        if task.options.unique is not None:
-            return task.options.unique
-        return Unique() if force or task.path in self.settings.unique_tasks else None
-
-    def _wait(self, task: AnyTask) -> float:
-        return self.settings.unique_wait if task.options.wait is None else task.options.wait
-
-    async def _created(self, requests: Sequence[Request]) -> list[EnqueueResult]:
-        results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
-        await self._announce(results)
-        return results
 
     def _open_store(self) -> SqlStore:
         return self._opening.require().store

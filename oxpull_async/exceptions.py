@@ -4,13 +4,13 @@
 
     OxpullError
     ├── InvalidTask                a task or its options can't be used as declared
-    │   └── DuplicateTask          two functions claim one task path
     ├── InvalidArguments           a value can't be stored (also a TypeError and a ValueError)
     ├── InvalidSchedule            a schedule can't be read as declared (also a ValueError)
     ├── InvalidSettings            the settings of an Oxpull can't be used (also a ValueError)
     ├── NotOpen                    the Oxpull has no open connections
     ├── WrongDatabase              the server or its tables aren't what this Oxpull needs
     ├── TransactionRequired        a bound connection is in no transaction
+    ├── DuplicateTask              the key of a unique task is held, and its task was to say so
     ├── UniqueEnqueueRace          a unique enqueue couldn't be decided; nothing was written
     ├── TransactionRolledBack      the server has undone the caller's whole transaction
     ├── NoReconciler               batches need a reconciler, and this Oxpull was told that there is none
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
+    from oxpull_async.results import TaskResult
+
 
 class OxpullError(Exception):
     """The root of every error that this library raises on purpose."""
@@ -56,10 +58,6 @@ class OxpullError(Exception):
 
 class InvalidTask(OxpullError):
     """A task, or one of its options, can't be used as declared."""
-
-
-class DuplicateTask(InvalidTask):
-    """Two functions were registered under one task path."""
 
 
 class InvalidArguments(OxpullError, TypeError, ValueError):
@@ -84,6 +82,27 @@ class WrongDatabase(OxpullError):
 
 class TransactionRequired(OxpullError):
     """A bound connection must be inside a transaction, and it is in none."""
+
+
+class DuplicateTask(OxpullError):
+    """The key of a task with ``on_duplicate="raise"`` is held. Nothing was written.
+
+    ``holder`` is the task that holds it, as it was read.
+    """
+
+    def __init__(self, message: str, *, holder: TaskResult) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+    @property
+    def holder_id(self) -> UUID:
+        """The holder's id."""
+        return self.holder.id
+
+    @property
+    def holder_status(self) -> str:
+        """The holder's status, a ``TaskStatus``."""
+        return self.holder.status
 
 
 class UniqueEnqueueRace(OxpullError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -18,35 +18,10 @@ from oxpull_async.core.names import (
     check_wait,
     suggestion,
 )
+from oxpull_async.core.unique_options import Unique as Unique
 from oxpull_async.exceptions import InvalidTask
 
 BackoffChoice: TypeAlias = "Callable[..., float | timedelta | None]"
-
-
-@dataclass(frozen=True, slots=True)
-class Unique:
-    """What makes two calls of a task the same while one of them is pending.
-
-    By default the task's path, its queue and all arguments, as they are
-    written: ``f(1)`` and ``f(a=1)`` differ. That key is shared with Django
-    processes on the same tables. ``by`` names the parameters that count, or
-    is a function of the arguments that returns any JSON value; such a key is
-    this library's own, and Django processes don't know it.
-    """
-
-    by: tuple[str, ...] | Callable[..., Any] | None = None
-
-    def __post_init__(self) -> None:
-        names = self.by
-        if names is None or callable(names):
-            return
-        listed = isinstance(names, Sequence) and not isinstance(names, str)
-        if not listed or not names or not all(isinstance(name, str) for name in names):
-            raise InvalidTask(
-                f"Unique(by=…) takes a tuple of parameter names or a function, not {names!r}; "
-                'for one parameter write by=("name",)'
-            )
-        object.__setattr__(self, "by", tuple(names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ of the answer; a ``StoreError`` means that nothing was decided.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -22,6 +23,8 @@ from oxpull_async.core.statuses import TaskStatus
 if TYPE_CHECKING:
     from oxpull_async.ports_batches import BatchStore
     from oxpull_async.ports_exclusive import ExclusiveStore
+    from oxpull_async.ports_joined import JoinedStore
+    from oxpull_async.ports_keys import KeyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,14 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The key's lock names ``task_id``. ``row`` is that task row, None where it's gone."""
+    """The key's lock names ``task_id``. ``row`` is that task row, None where it's gone.
+
+    ``held_until``: the end of the key's window, where it has one.
+    """
 
     task_id: UUID | None
     row: TaskRow | None
+    held_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,8 @@ class Outcome:
     run_after: datetime | None
     finished_at: datetime
     takes_row_away: bool = False
+    may_rerun: bool = False
+    """A rerun may be waiting for the end of this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +229,11 @@ class Store(Inspection, Links, Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """Known once the store is open."""
+        ...
+
+    @property
+    def keys(self) -> KeyStore:
+        """What it can do about unique keys beyond plain locks."""
         ...
 
     async def open(self) -> None:
@@ -268,6 +282,10 @@ class Store(Inspection, Links, Protocol):
         The old holder's row is locked and read again first: ``Held`` with its
         row if it's pending again, ``Unseen`` if the lock has moved meanwhile.
         """
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[JoinedStore]:
+        """A transaction that lasts as long as the block: commits at its end, rolls back on an error."""
         ...
 
     async def get_task(self, task_id: UUID) -> TaskRow | None:

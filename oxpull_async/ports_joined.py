@@ -10,6 +10,7 @@ from uuid import UUID
 
 from oxpull_async.ports import Attempt, NewTask, NewUnique
 from oxpull_async.ports_batches import JoinedBatchStore
+from oxpull_async.ports_keys import JoinedKeyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class JoinedStore(Protocol):
     @property
     def batches(self) -> JoinedBatchStore:
         """What it can do about batches."""
+        ...
+
+    @property
+    def keys(self) -> JoinedKeyStore:
+        """What it can do about unique keys beyond plain locks."""
         ...
 
     def call(self, *, several: bool) -> AbstractAsyncContextManager[None]:

@@ -17,7 +17,7 @@ from oxpull_async._entry import Entry, check_dependencies
 from oxpull_async.core.durations import Duration
 from oxpull_async.core.executors import check_process_function
 from oxpull_async.core.names import check_task_path
-from oxpull_async.exceptions import DuplicateTask, InvalidArguments, InvalidTask, NotOpen
+from oxpull_async.exceptions import InvalidArguments, InvalidTask, NotOpen
 from oxpull_async.options import BackoffChoice, TaskOptions, Unique, checked, make_options
 from oxpull_async.results import EnqueueResult
 from oxpull_async.schedules import ScheduleMaker
@@ -270,8 +270,7 @@ class TaskMaker(ScheduleMaker):
         """Declare a function as a task: ``@ox.task`` or ``@ox.task(unique=True, …)``.
 
         Takes any named function, sync or async, also a nested one (which only
-        a process that has declared it can run). Raises: InvalidTask,
-        DuplicateTask.
+        a process that has declared it can run). Raises: InvalidTask.
         """
         if function is not None:
             return self._declare(function, make_options({}))
@@ -288,7 +287,7 @@ class TaskMaker(ScheduleMaker):
         if options.takes_context and not inspect.signature(function).parameters:
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
-            raise DuplicateTask(f"the task path {task.path} is taken by {known.function!r}")
+            raise InvalidTask(f"the task path {task.path} is taken by {known.function!r}")
         self._tasks[task.path] = task
         return task
 

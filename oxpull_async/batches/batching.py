@@ -13,6 +13,7 @@ from oxpull_async.batches.host import BatchHost
 from oxpull_async.batches.own import Crowds
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueue.requests import kept_by_lock
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
 from oxpull_async.runtime.callbacks import Callbacks
@@ -59,7 +60,7 @@ class Batching:
             reader=reader,
             store=store,
             desk=desk,
-            uniqueness=bound_host.uniqueness,
+            uniqueness=kept_by_lock(bound_host.uniqueness),
             announce=announce,
             sealed=self._loop.hear_sealed,
             completions=completions,

@@ -9,6 +9,7 @@ from cyclopts import App
 from oxpull_async.cli.batches import batch, batches, reconcile
 from oxpull_async.cli.check import check
 from oxpull_async.cli.inspection import health, locks, status
+from oxpull_async.cli.locks import release, show
 from oxpull_async.cli.queues import queues
 from oxpull_async.cli.rows import cancel, discard, retry
 from oxpull_async.cli.schedules import schedules
@@ -25,7 +26,11 @@ def _version() -> str:
 
 
 app: App = App(name="oxpull-async", help="A task queue in the database you already have.", version=_version)
-_LOOKS = (status, health, check, locks, schedules, batches, batch)
+_LOCKS = App(name="locks")
+_LOCKS.default(locks)
+_LOCKS.command(show)
+_LOCKS.command(release)
+_LOOKS = (status, health, check, _LOCKS, schedules, batches, batch)
 _ROWS = (retry, discard, cancel)
 for _command in (worker, *_LOOKS, *_ROWS, queues, reconcile, reap, prune, migrate, sql):
     app.command(_command)

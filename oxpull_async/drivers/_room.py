@@ -18,6 +18,7 @@ from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_batches import BatchProcedures
 from oxpull_async.drivers._room_exclusive import ExclusiveProcedures
+from oxpull_async.drivers._room_keys import HoldProcedures, RevisionProcedures
 from oxpull_async.ports import (
     Attempt,
     Capabilities,
@@ -281,6 +282,8 @@ class Room:
     limits: LimitProcedures
     queues: QueueProcedures
     exclusive: ExclusiveProcedures
+    holds: HoldProcedures
+    revisions: RevisionProcedures
     insert_chunk: int
     """How many rows one INSERT statement carries."""
     wakeups: Wakeups | None = None

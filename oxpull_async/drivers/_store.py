@@ -16,6 +16,7 @@ from oxpull_async.drivers._batches import SqlBatchStore
 from oxpull_async.drivers._exclusive import SqlExclusiveStore
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
+from oxpull_async.drivers._keys import SqlKeyStore
 from oxpull_async.drivers._limit_store import LimitOperations
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Alone, Room, Wakeups
@@ -50,12 +51,17 @@ class SqlStore(LimitOperations):
         self._callers = Callers(room)
         self.batches: SqlBatchStore = SqlBatchStore(room, lambda: self._pool)
         self.exclusive: SqlExclusiveStore = SqlExclusiveStore(room, lambda: self._pool)
+        self._keys = SqlKeyStore(room, lambda: self._pool)
 
     @property
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
             raise NotOpen("the store is not open, so what its server can do isn't known yet")
         return self._capabilities
+
+    @property
+    def keys(self) -> SqlKeyStore:
+        return self._keys
 
     async def open(self) -> None:
         await self._pool.open()
@@ -175,6 +181,9 @@ class SqlStore(LimitOperations):
         return await self._pool.read(self._room.claims.next_due(task_paths, queues, after)) if task_paths else None
 
     async def settle(self, outcomes: Sequence[Outcome]) -> Sequence[UUID]:
+        if any(outcome.may_rerun for outcome in outcomes):
+            landed = await self.keys.settle([outcome for outcome in outcomes if outcome.may_rerun])
+            return [*landed, *await self.settle([outcome for outcome in outcomes if not outcome.may_rerun])]
         snoozed = [outcome for outcome in outcomes if outcome.settlement.refunds]
         if not snoozed:
             return await self._pool.write(self._room.outcomes.settle(outcomes)) if outcomes else []

@@ -9,6 +9,7 @@ from typing import Any
 from oxpull_async.clock import Clock
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
 from oxpull_async.enqueue.joined import Joining, lock_waits_told
+from oxpull_async.enqueue.placing import Placing
 from oxpull_async.enqueue.requests import Request, make_request, make_requests
 from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.unique import row_of
@@ -67,7 +68,7 @@ class Bound(Verbs):
             return self._result(request, None)
         with lock_waits_told(task.path):
             async with joined.call(several=False):
-                (row,) = await self._decide(store, joined, [request], task)
+                (row,) = await self._decide(store, joined, [request], task, unique)
         return self._result(request, row)
 
     async def enqueue_calls(
@@ -90,13 +91,17 @@ class Bound(Verbs):
             return [self._result(request, None) for request in requests]
         with lock_waits_told(task.path):
             async with joined.call(several=True):
-                rows = await self._decide(store, joined, requests, task)
+                rows = await self._decide(store, joined, requests, task, unique)
         return [self._result(request, row) for request, row in zip(requests, rows, strict=True)]
 
     async def _decide(
-        self, store: Store, joined: JoinedStore, requests: Sequence[Request], task: AnyTask
+        self, store: Store, joined: JoinedStore, requests: Sequence[Request], task: AnyTask, unique: Unique
     ) -> list[TaskRow | None]:
         """None for each new row, the pending row for the others. Keys are tried in their order, each once."""
+        if not unique.is_plain:
+            now, wait = self._host.clock.now(), task.options.wait
+            placing = Placing(store, joined, unique, self._host.reader, now=now, wait_seconds=wait)
+            return await placing.place(requests)
         first: dict[str, Request] = {}
         for request in requests:
             first.setdefault(request.unique.key, request)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, NoReturn
 
-from oxpull_async.core.uniqueness import MAX_PASSES, is_pending
+from oxpull_async.core.uniqueness import MAX_PASSES
+from oxpull_async.enqueue.registry import LOCKS, Registry
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,
@@ -32,11 +33,13 @@ class Joining:
         joined: JoinedStore,
         uniques: Sequence[NewUnique],
         wait_seconds: float | None,
+        registry: Registry = LOCKS,
     ) -> None:
         self._store = store
         self._joined = joined
         self._uniques = uniques
         self._wait_seconds = wait_seconds
+        self._registry = registry
         self._fresh: dict[str, Held] = {}
         self._current = False
         self._attempts = 0
@@ -65,16 +68,16 @@ class Joining:
                     return found
         if isinstance(last, DeadlockDetected):
             words = "the database ended a deadlock with it again and again"
-            raise await self._race("deadlock", words, "call") from last
-        raise await self._race("undecided", "its key changed hands each time it was looked at", "call") from last
+            raise await self.race("deadlock", words, "call") from last
+        raise await self.race("undecided", "its key changed hands each time it was looked at", "call") from last
 
     async def _attempt(self) -> Sequence[Inserted | Held] | None:
         """One savepoint. None: what it saw was undecided or out of date, so another is needed."""
         open_ = [unique for unique in self._uniques if unique.key not in self._fresh]
         answers: dict[str, Attempt] = {**self._fresh}
         if open_:
-            joined = await self._joined.insert_unique(
-                open_, wait_seconds=self._wait_seconds, passes=MAX_PASSES, current=self._current
+            joined = await self._registry.insert(
+                self._joined, open_, wait_seconds=self._wait_seconds, passes=MAX_PASSES, current=self._current
             )
             answers |= {unique.key: _as_ours(a, unique) for unique, a in zip(open_, joined.answers, strict=True)}
             if joined.only_read:
@@ -96,7 +99,7 @@ class Joining:
         if len(held) == len(doubtful) and await self._unchanged(held.values()):
             return held
         found = {**await self._recheck(list(doubtful))}
-        stale = [key for key, answer in found.items() if not _is_live(answer)]
+        stale = [key for key, answer in found.items() if not self._registry.is_held(answer)]
         if stale and not joined.changed_rows_lockable:
             for key in stale:
                 # A task of this very transaction isn't seen outside of it.
@@ -114,9 +117,9 @@ class Joining:
         answers: dict[str, Attempt] = {}
         for key, seen in view.items():
             found = outside[key]
-            if isinstance(found, Held) and _is_live(found):
+            if isinstance(found, Held) and self._registry.is_held(found):
                 answers[key] = self._fresh[key] = found
-            elif isinstance(seen, Held) and _is_live(seen) and await self._unchanged([seen]):
+            elif isinstance(seen, Held) and self._registry.is_held(seen) and await self._unchanged([seen]):
                 answers[key] = self._fresh[key] = seen  # a task of this very transaction
             elif seen == found:
                 answers[key] = Unseen()
@@ -137,20 +140,22 @@ class Joining:
         """Others have committed since the snapshot: whose key is held by now needs no row of ours."""
         if not self._store.capabilities.rechecks:
             words = "others have committed since this transaction began to read, so it can't write any more"
-            raise await self._race("serialization", words, "transaction") from error
+            raise await self.race("serialization", words, "transaction") from error
         open_ = [unique.key for unique in self._uniques if unique.key not in self._fresh]
         found = await self._recheck(open_)
-        live = {key: answer for key, answer in found.items() if isinstance(answer, Held) and _is_live(answer)}
+        live = {
+            key: answer for key, answer in found.items() if isinstance(answer, Held) and self._registry.is_held(answer)
+        }
         if not live:
             raise await self._changed(next((held for held in found.values() if held != Unseen()), Unseen())) from error
         self._fresh |= live
 
     async def _recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:
         try:
-            return await self._store.recheck(keys)
+            return await self._registry.recheck(self._store, keys)
         except StoreError as error:
             words = f"its holder could not be read outside this transaction's snapshot ({error})"
-            raise await self._race("recheck_failed", words, "transaction") from error
+            raise await self.race("recheck_failed", words, "transaction") from error
 
     async def _changed(self, found: Attempt) -> UniqueEnqueueRace:
         """What has happened to the holder, in words."""
@@ -161,14 +166,15 @@ class Joining:
                 words = f"the task that held its key is {row.status} since this transaction's snapshot"
             case _:
                 words = "its key was freed, or taken and freed, since this transaction's snapshot"
-        return await self._race("snapshot", words, "transaction", holder=found)
+        return await self.race("snapshot", words, "transaction", holder=found)
 
     async def _raise_lock_wait(self, error: LockNotAvailable) -> NoReturn:
-        raise await self._race("lock_wait", _LOCK_WAIT, "call") from error
+        raise await self.race("lock_wait", _LOCK_WAIT, "call") from error
 
-    async def _race(
+    async def race(
         self, reason: str, words: str, retry: Literal["call", "transaction"], holder: Attempt | None = None
     ) -> UniqueEnqueueRace:
+        """The error to raise: nothing was written, and the transaction is usable."""
         held = holder if isinstance(holder, Held) else None
         return UniqueEnqueueRace(
             _message(self._uniques[0].task.task_path, words, retry, has_levels=self._store.capabilities.rechecks),
@@ -216,7 +222,3 @@ def _as_ours(answer: Attempt, unique: NewUnique) -> Attempt:
     if isinstance(answer, Held) and answer.task_id == unique.task.id:
         return Inserted()
     return answer
-
-
-def _is_live(answer: Attempt) -> bool:
-    return isinstance(answer, Held) and answer.row is not None and is_pending(answer.row.status)

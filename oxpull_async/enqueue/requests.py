@@ -11,6 +11,7 @@ from oxpull_async._ids import new_id
 from oxpull_async.core.arguments import PreparedArguments, prepare_arguments
 from oxpull_async.core.keys import own_key, unique_key_of
 from oxpull_async.core.names import check_run_after
+from oxpull_async.core.uniqueness import capped_run_after
 from oxpull_async.exceptions import InvalidArguments, InvalidTask
 from oxpull_async.options import Unique
 from oxpull_async.ports import NewTask, NewUnique
@@ -56,6 +57,8 @@ def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Uniqu
         max_attempts=options.max_attempts or settings.max_attempts,
         enqueued_at=now,
     )
+    if unique is not None and unique.max_delay is not None:
+        row = row._replace(run_after=capped_run_after(row.run_after, now, unique.max_delay_seconds))
     key = None if unique is None else _key(unique, task, call, row, prepared)
     return Request(row, key, prepared.args, prepared.kwargs)
 
@@ -64,8 +67,25 @@ def row_to_write(
     task: AnyTask, call: Call, now: datetime, *, settings: Settings, unique: Callable[[AnyTask, bool], Unique | None]
 ) -> NewTask | NewUnique:
     """The checked row for one call, with its key if the task is unique. Raises: InvalidArguments, InvalidTask."""
-    request = make_request(task, call, settings=settings, unique=unique(task, False), now=now)
+    request = make_request(task, call, settings=settings, unique=kept_by_lock(unique)(task, False), now=now)
     return request.task if request.key is None else request.unique
+
+
+def kept_by_lock(uniqueness: Callable[[AnyTask, bool], Unique | None]) -> Callable[[AnyTask, bool], Unique | None]:
+    """The same, where only locks will do: for what a schedule or a batch enqueues, a duplicate finds its holder.
+
+    Raises: InvalidTask for a task whose key is a hold.
+    """
+
+    def checked(task: AnyTask, force: bool) -> Unique | None:
+        unique = uniqueness(task, force)
+        if unique is not None and unique.terms is not None:
+            raise InvalidTask(
+                f"{task.path} is unique with hold= or window=, so it can't be enqueued by a schedule or into a batch"
+            )
+        return unique
+
+    return checked
 
 
 def make_requests(
@@ -123,9 +143,13 @@ def _check_queue(task: AnyTask, queues: Collection[str] | None) -> None:
 
 
 def _key(unique: Unique, task: AnyTask, call: Call, row: NewTask, prepared: PreparedArguments) -> str:
+    scope: str
+    value: Any
     if unique.by is None:
-        return unique_key_of(row.backend_name, row.task_path, row.queue_name, prepared)
-    if callable(unique.by):
+        if unique.is_plain:
+            return unique_key_of(row.backend_name, row.task_path, row.queue_name, prepared)
+        scope, value = "arguments", [prepared.args, prepared.kwargs]
+    elif callable(unique.by):
         scope, value = "function", unique.by(*call.args, **call.kwargs)
     else:
         scope, value = "parameters", _chosen(unique.by, task, call)

@@ -165,6 +165,8 @@ class Settler:
 
     def _hint(self, landed: list[Outcome]) -> None:
         self._host.settle_hints.settled(outcome.id for outcome in landed if outcome.settlement.finishes)
+        if any(outcome.may_rerun for outcome in landed):
+            self._host.ready_hints.wake()
         due = [outcome.run_after for outcome in landed if outcome.run_after is not None]
         if due:
             self._ring_at(min(due))
@@ -186,6 +188,11 @@ class Settler:
     def _told(self) -> Recipient:
         assert self._recipient is not None
         return self._recipient
+
+
+def _readies(outcome: Outcome, now: datetime) -> bool:
+    """Whether there is something to claim by now: this row again, or a rerun that has waited for it."""
+    return outcome.may_rerun or (outcome.run_after is not None and outcome.run_after <= now)
 
 
 def _outcome(attempt: Attempt) -> Outcome:

@@ -18,6 +18,7 @@ from oxpull_async.runtime.heartbeat import Heartbeat
 from oxpull_async.runtime.host import Host
 from oxpull_async.runtime.reaper import Reaper
 from oxpull_async.runtime.reports import Reports
+from oxpull_async.runtime.rerunner import Rerunner
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
 from oxpull_async.runtime.supervisor import Member, Supervisor
@@ -138,7 +139,11 @@ class Shift:
     def _standing(self) -> list[Service]:
         if self._terms.until_idle:
             return []
-        services = [Service("reaper", self._reaper.turn), self._host.schedules.service()]
+        services = [
+            Service("reaper", self._reaper.turn),
+            Rerunner(self._host).service(),
+            self._host.schedules.service(),
+        ]
         if self._host.settings.notify and self._host.store.capabilities.notifications:
             services.append(Service("listener", self._listener.turn, wake=self._listener.lost))
         return services

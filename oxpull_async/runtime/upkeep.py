@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import timedelta
 from functools import partial
 
@@ -53,6 +53,8 @@ class Upkeep:
         while True:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
+            holds = await retrying(partial(self._store().keys.prune_holds, now=self._clock.now(), limit=_PRUNE_CHUNK))
+            done = replace(done, locks=done.locks + holds)
             total = Pruned(*map(sum, zip(astuple(total), astuple(done), strict=True)))
             if max(astuple(done)) < _PRUNE_CHUNK:
                 return total

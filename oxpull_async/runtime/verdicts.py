@@ -89,7 +89,13 @@ class Judge:
             run_after=None if delay is None else now + timedelta(seconds=delay),
             finished_at=now,
             takes_row_away=takes_row_away,
+            may_rerun=settlement.finishes and self._may_rerun(claim.task_path),
         )
+
+    def _may_rerun(self, task_path: str) -> bool:
+        task = self._host.tasks.get(task_path)
+        unique = None if task is None else task.options.unique
+        return unique is not None and unique.on_duplicate == "rerun"
 
 
 def _seconds(delay: Delay) -> float:

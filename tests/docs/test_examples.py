@@ -35,8 +35,18 @@ RUN_HERE = {
     "batch_progress", "demo", "dependencies", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
     "fastapi_with_worker", "flaky", "invoices", "json_lines", "limited", "litestar_app", "look", "mail_service",
     "nightly", "order", "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "typed_arguments",
-    "unique_keys",
+    "unique_keys", "unique_policies",
 }  # fmt: skip
+
+
+DUPLICATES = """\
+raise: DuplicateTask, the holder is READY
+reschedule: one row, 60 s later at most
+replace: one row, for ['news', 3]
+rerun: ran for [1, 3]
+hold="ready": ran for [1, 2]
+window: ran for [1]
+"""
 
 
 def test_every_example_is_run_here() -> None:
@@ -128,6 +138,10 @@ def test_a_task_has_a_session_of_its_own(tmp_path: Path) -> None:
         connection.commit()
 
     assert run("dependencies.py", tmp_path) == "1 True\n"
+
+
+def test_duplicates_do_what_their_page_says(tmp_path: Path) -> None:
+    assert run("unique_policies.py", tmp_path) == DUPLICATES
 
 
 def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -81,3 +82,22 @@ class FaultyPool:
 
     async def transact(self, procedure: Procedure[Any], **bounds: Any) -> Any:
         return await self._pool.transact(self._fault.watch(procedure), **bounds)
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Any]:
+        async with self._pool.begin() as session:
+            yield FaultySession(session, self._fault)
+
+
+class FaultySession:
+    """A transaction of the library's own whose procedures go through a fault."""
+
+    def __init__(self, session: Any, fault: Fault) -> None:
+        self._session = session
+        self._fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    async def run(self, procedure: Procedure[Any]) -> Any:
+        return await self._session.run(self._fault.watch(procedure))

@@ -69,7 +69,7 @@ class Queue(RuleBasedStateMachine):
         return self._loop.run(main())
 
     @initialize(target=batches)
-    def begin(self) -> Modelled:
+    def begin(self) -> Any:
         return self.create()
 
     @rule(target=batches)

@@ -17,6 +17,7 @@ from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
 from tests.integration.faults import Fault, Moment
 from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound, key_of
+from tests.integration.policy_operations import BY_NAME as POLICIES_BY_NAME
 from tests.integration.shared_database import empty_tables
 from tests.scale import rounds
 
@@ -228,7 +229,7 @@ def _run_doomed(url: str, operation: str, at: int, moment: Any) -> None:
     async def run() -> None:
         async with Oxpull(url) as ox:
             Fault(at, moment, lambda: os.kill(os.getpid(), signal.SIGKILL)).install(ox)
-            await BY_NAME[operation].results(ox)
+            await (BY_NAME.get(operation) or POLICIES_BY_NAME[operation]).results(ox)
 
     code = 1
     try:

@@ -96,7 +96,8 @@ class Outside:
 
 def joining(transaction: Transaction, uniques: Iterable[NewUnique], outside: Outside | None = None) -> Joining:
     store: Any = outside or Outside()
-    return Joining(store, transaction, list(uniques), None)
+    joined: Any = transaction
+    return Joining(store, joined, list(uniques), None)
 
 
 def held(status: str, *, row: bool = True) -> Held:

@@ -21,7 +21,8 @@ _SCALARS: dict[str, Any] = {
     "id": ID, "task_id": ID, "stale_task_id": OTHER_ID, "key": KEY, "task_path": "proof.tasks.mine", "args": "[]",
     "kwargs": "{}", "queue_name": "default", "priority": 0, "takes_context": False, "backend_name": "default",
     "run_after": None, "max_attempts": 3, "enqueued_at": INSTANT, "now": INSTANT, "limit": 10, "any_queue": True,
-    "worker_id": "worker-1", "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
+    "worker_id": "worker-1", "holder_id": ID, "lease_epoch": 1,
+    "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
     "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",
     "after_id": ID,
@@ -41,7 +42,8 @@ _LISTS: dict[str, list[Any]] = {
     "task_ids": [ID, OTHER_ID], "keys": [KEY, "l" * 64], "queues": ["default"],
     "task_paths": ["proof.tasks.mine", "proof.tasks.also_mine"], "epochs": [1, 1],
     "statuses": ["SUCCESSFUL", "FAILED"], "return_values": ["1", "2"], "errors": ["[]", "[]"],
-    "run_afters": [None, INSTANT], "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
+    "run_afters": [None, INSTANT], "held_untils": [None, INSTANT], "stale_task_ids": [ID, OTHER_ID],
+    "finished_ats": [INSTANT, INSTANT], "args": ["[]", "[]"], "kwargs": ["{}", "{}"],
     "queue_names": ["default", "default"], "priorities": [0, 0], "takes_contexts": [False, False],
     "backend_names": ["default", "default"], "max_attempts": [3, 3], "enqueued_ats": [INSTANT, INSTANT],
     "passed_queues": ["other"],
@@ -72,6 +74,8 @@ _WHOLE: dict[tuple[str, str], str] = {
     ("sqlite", "moves"): f"""'[["{ID}", "{INSTANT}"]]'""",
     ("sqlite", "reasons"): f"""'[["{ID}", "[]"]]'""",
     ("sqlite", "granted"): f"""'[["{ID}", 1]]'""",
+    ("sqlite", "holds"): f"""'[["{KEY}", "{ID}", "p", "q", "{INSTANT}", null]]'""",
+    ("mysql", "holds"): f"""'[{{"key": "{KEY}", "stale_task_id": "{ID}", "task_id": "{OTHER_ID}"}}]'""",
     ("sqlite", "locks"): f"""'[["{KEY}", "{ID}", "p", "q", "{INSTANT}"]]'""",
 }
 

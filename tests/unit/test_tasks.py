@@ -9,7 +9,6 @@ import pytest
 
 from oxpull_async import (
     Call,
-    DuplicateTask,
     InvalidArguments,
     InvalidTask,
     NotOpen,
@@ -83,7 +82,7 @@ def test_a_path_belongs_to_one_function(ox: Oxpull):
     ox.task(first)
     ox.task(first)  # the same one again
 
-    with pytest.raises(DuplicateTask, match="send"):
+    with pytest.raises(InvalidTask, match="send"):
         ox.task(make())
 
 
@@ -268,7 +267,7 @@ def test_a_router_does_not_take_a_path_that_is_taken(ox: Oxpull):
     router.task(make())
     taken = ox.task(make())
 
-    with pytest.raises(DuplicateTask):
+    with pytest.raises(InvalidTask, match="taken"):
         ox.include(router)
     assert ox.tasks == {taken.path: taken}
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
+from oxpull_async.drivers._joined.keys import JoinedSqlKeyStore
 from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
@@ -106,11 +107,16 @@ class JoinedSqlStore:
         self._room = callers.room
         self._own = own
         self.batches: JoinedSqlBatchStore = JoinedSqlBatchStore(session, callers.room)
+        self._keys = JoinedSqlKeyStore(session, callers.room, self._note)
 
     @property
     def engine(self) -> str:
         """The room whose statements the caller's connection takes."""
         return self._session.engine
+
+    @property
+    def keys(self) -> JoinedSqlKeyStore:
+        return self._keys
 
     @asynccontextmanager
     async def call(self, *, several: bool) -> AsyncIterator[None]:
@@ -167,9 +173,11 @@ class JoinedSqlStore:
         procedure = self._room.joined.insert_unique(uniques, wait_seconds, passes, current)
         joined = await self._session.run(procedure)
         pairs = zip(uniques, joined.answers, strict=True)
-        new = [unique.task.id for unique, answer in pairs if isinstance(answer, Inserted)]
-        self._callers.written.note(self._connection, new)
+        self._note(unique.task.id for unique, answer in pairs if isinstance(answer, Inserted))
         return joined
+
+    def _note(self, task_ids: Iterable[UUID]) -> None:
+        self._callers.written.note(self._connection, task_ids)
 
     async def unchanged(self, task_ids: Sequence[UUID]) -> bool:
         if await self._session.run(self._room.joined.unchanged(task_ids)):

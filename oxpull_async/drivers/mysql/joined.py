@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TypeVar
 from uuid import UUID
 
 from oxpull_async.core.uniqueness import is_pending
@@ -22,6 +23,8 @@ from oxpull_async.drivers.mysql.unique import insert_rows, lock_holders, take_lo
 from oxpull_async.exceptions import ConnectionLost, LockNotAvailable, StoreError, TransactionRolledBack
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Unseen
 from oxpull_async.ports_joined import JoinedAnswers
+
+T = TypeVar("T")
 
 _SQL = load_statements(__package__, "joined.sql")
 _READ_LEVEL = _SQL["read_level"]
@@ -41,7 +44,7 @@ _SNAPSHOTS = frozenset({"REPEATABLE-READ", "READ-UNCOMMITTED"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class Level:
     """How this session's transactions read."""
 
     name: str
@@ -65,14 +68,14 @@ def insert_tasks(tasks: Sequence[NewTask]) -> Procedure[None]:
 def insert_unique(
     uniques: Sequence[NewUnique], wait_seconds: float | None, passes: int, current: bool
 ) -> Procedure[JoinedAnswers]:
-    level = yield from _read_level()
+    level = yield from read_level()
     if level.punishes and not current:
         seen = yield from _read_holders(uniques)
         view = [seen.get(unique.key, Unseen()) for unique in uniques]
         return JoinedAnswers(view, from_snapshot=True, changed_rows_lockable=False, only_read=True)
     decided = guarded(_all_or_nothing(uniques, level, passes, current and not level.punishes))
     try:
-        answers = yield from (decided if wait_seconds is None else _bounded(decided, wait_seconds))
+        answers = yield from (decided if wait_seconds is None else bounded(decided, wait_seconds))
     except Undecided:
         answers = [Unseen()] * len(uniques)
     return JoinedAnswers(answers, from_snapshot=level.is_snapshot, changed_rows_lockable=not level.isolates_snapshots)
@@ -99,13 +102,13 @@ def uncommitted(task_ids: Sequence[UUID]) -> Procedure[bool]:
 
 def isolation_level() -> Procedure[str | None]:
     """Of the session, which is the transaction's unless it was set for this one alone."""
-    level = yield from _read_level()
+    level = yield from read_level()
     return level.name
 
 
 def reads_what_is_committed() -> Procedure[bool]:
     """Whether a plain read sees what others have committed by now, without a lock."""
-    level = yield from _read_level()
+    level = yield from read_level()
     return level.name == "READ-COMMITTED"
 
 
@@ -115,9 +118,7 @@ def identify() -> Procedure[tuple[object, ...]]:
     return tuple(result.rows[0])
 
 
-def _all_or_nothing(
-    uniques: Sequence[NewUnique], level: _Level, passes: int, current: bool
-) -> Procedure[list[Attempt]]:
+def _all_or_nothing(uniques: Sequence[NewUnique], level: Level, passes: int, current: bool) -> Procedure[list[Attempt]]:
     decided: dict[str, Attempt] = {}
     for _ in range(passes):
         open_ = [unique for unique in uniques if unique.key not in decided]
@@ -168,26 +169,26 @@ def _revived(stale: Mapping[str, Held]) -> Procedure[dict[str, Attempt]]:
 def _insert_missing(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
     """The keys that were won."""
     if len(uniques) == 1:
-        return (yield from _in_turn(uniques[0]))
+        return (yield from in_turn(uniques[0].key, _insert_free(uniques)))
     return (yield from _insert_free(uniques))
 
 
-def _in_turn(unique: NewUnique) -> Procedure[set[str]]:
+def in_turn(key: str, insert: Procedure[T]) -> Procedure[T]:
     """One at a time where many wait for the same key: if its holder rolls back, all but one of those who
     wait inside the INSERT would be chosen as a deadlock's victims, and lose their whole transactions.
     """
-    result = yield _GET_TURN(key=unique.key)
+    result = yield _GET_TURN(key=key)
     has_turn = bool(result.rows[0][0])
     try:
-        won = yield from _insert_free([unique])
+        won = yield from insert
     except ConnectionLost:
         raise
     except REFUSALS:
         if has_turn:
-            yield _END_TURN(key=unique.key)
+            yield _END_TURN(key=key)
         raise
     if has_turn:
-        yield _END_TURN(key=unique.key)
+        yield _END_TURN(key=key)
     return won
 
 
@@ -197,7 +198,7 @@ def _insert_free(uniques: Sequence[NewUnique]) -> Procedure[set[str]]:
     return (yield from insert_rows(won))
 
 
-def _bounded(procedure: Procedure[list[Attempt]], wait_seconds: float) -> Procedure[list[Attempt]]:
+def bounded(procedure: Procedure[T], wait_seconds: float) -> Procedure[T]:
     """With the session's own bound put back at the end. The server knows whole seconds."""
     result = yield _READ_LOCK_WAIT()
     before = result.rows[0][0]
@@ -213,7 +214,8 @@ def _bounded(procedure: Procedure[list[Attempt]], wait_seconds: float) -> Proced
     return answers
 
 
-def _read_level() -> Procedure[_Level]:
+def read_level() -> Procedure[Level]:
+    """How this session's transactions read."""
     try:
         result = yield _READ_LEVEL()
     except StoreError as error:
@@ -221,14 +223,14 @@ def _read_level() -> Procedure[_Level]:
             raise
         return (yield from _show_level())
     name, isolates = result.rows[0]
-    return _Level(name, _is_on(isolates))
+    return Level(name, _is_on(isolates))
 
 
-def _show_level() -> Procedure[_Level]:
+def _show_level() -> Procedure[Level]:
     result = yield _SHOW_LEVEL()
     found = {row[0]: row[1] for row in result.rows}
     name = found.get("transaction_isolation") or found["tx_isolation"]
-    return _Level(name, _is_on(found.get("innodb_snapshot_isolation")))
+    return Level(name, _is_on(found.get("innodb_snapshot_isolation")))
 
 
 def _is_on(value: object) -> bool:
