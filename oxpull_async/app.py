@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 import anyio
@@ -40,7 +40,7 @@ from oxpull_async.runtime.draining import run_until_idle
 from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
-from oxpull_async.runtime.hooks import Event, Hook, Hooks
+from oxpull_async.runtime.hooks import Hooked, Hooks
 from oxpull_async.runtime.limits import Limits
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
@@ -55,11 +55,10 @@ from oxpull_async.runtime.worker import Worker
 from oxpull_async.settings import Settings, make_settings, settings_from_environment
 from oxpull_async.tasks import AnyTask, Call, Task, TaskMaker, TaskRouter
 
-H = TypeVar("H", bound=Hook)
 F = TypeVar("F", bound=Callable[[], Any])
 
 
-class Oxpull(TaskMaker, Verbs):
+class Oxpull(TaskMaker, Verbs, Hooked):
     """A task queue in a database that is there already.
 
     ``database`` is a URL: ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
@@ -78,7 +77,7 @@ class Oxpull(TaskMaker, Verbs):
         self.clock: Clock = Clock()
         self.substitutes: Substitutes = Substitutes()
         self._opening = Opening(self.settings, self.substitutes)
-        self._hooks = Hooks()
+        self.hooks: Hooks = Hooks()
         self.task_state_keeper: TaskState = TaskState()
         self._settle_hints = SettleHints()
         self.announcer: Announcer = Announcer(lambda: self.store, self.settings)
@@ -230,20 +229,6 @@ class Oxpull(TaskMaker, Verbs):
         self.task_state_keeper.provide(factory)
         return factory
 
-    @overload
-    def on(self, event: Event, hook: H) -> H: ...
-    @overload
-    def on(self, event: Event, hook: None = None) -> Callable[[H], H]: ...
-    def on(self, event: Event, hook: H | None = None) -> Any:
-        """Call ``hook`` after each such event: ``ox.on("enqueued", hook)``, or as a decorator.
-
-        ``"enqueued"`` gives the EnqueueResult of each new row, after its
-        commit. A hook may be sync or async; what it raises is logged.
-        """
-        if hook is None:
-            return lambda decorated: self._hooks.add(event, decorated)
-        return self._hooks.add(event, hook)
-
     # Enqueue
 
     def enqueue_call(
@@ -340,11 +325,6 @@ class Oxpull(TaskMaker, Verbs):
         return self._opening.require().store
 
     @property
-    def hooks(self) -> Hooks:
-        """The registered hooks."""
-        return self._hooks
-
-    @property
     def settle_hints(self) -> SettleHints:
         """Tells waiters of this process that a row was settled."""
         return self._settle_hints
@@ -367,16 +347,16 @@ class Oxpull(TaskMaker, Verbs):
     async def _announce_made(self, make: Callable[[], Iterable[EnqueueResult]]) -> None:
         """As ``_announce``, with results that are made only if somebody wants them."""
         self._ready_hints.enqueued()
-        if self._hooks.wants("enqueued"):
+        if self.hooks.wants("enqueued"):
             await self._announce(list(make()))
 
     async def _announce(self, created: Sequence[EnqueueResult]) -> None:
         """Tell of committed rows."""
         if created:
             self._ready_hints.enqueued()
-        if self._hooks.wants("enqueued"):
+        if self.hooks.wants("enqueued"):
             for result in created:
-                await self._hooks.call("enqueued", result)
+                await self.hooks.call("enqueued", result)
 
 
 def _join_nothing() -> NoReturn:

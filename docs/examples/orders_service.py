@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from oxpull_async import Oxpull
-from oxpull_async.integrations.fastapi import Bound, bound_to
+from oxpull_async.integrations.fastapi import BoundOxpull, bound_to
 
 DATABASE = os.environ.get("DATABASE", "localhost/shop")
 ox = Oxpull(f"postgresql://{DATABASE}")
@@ -39,7 +39,7 @@ async def open_session() -> AsyncIterator[AsyncSession]:
 
 
 Session = Annotated[AsyncSession, Depends(open_session, scope="function")]
-BoundQueue = Annotated[Bound, Depends(bound_to(Session))]
+BoundQueue = Annotated[BoundOxpull, Depends(bound_to(Session))]
 
 
 @asynccontextmanager

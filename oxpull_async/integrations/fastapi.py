@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oxpull_async.app import Oxpull
-from oxpull_async.enqueue.bound import Bound
+from oxpull_async.batches.bound import BoundOxpull
 from oxpull_async.integrations.starlette import Report, event_stream, health_response, queue_of
 
-__all__ = ["Bound", "Queue", "bound_to", "event_stream", "health_router"]
+__all__ = ["BoundOxpull", "Queue", "bound_to", "event_stream", "health_router"]
 
 
 def _queue(request: Request) -> Oxpull:
@@ -28,14 +28,14 @@ Queue: TypeAlias = Annotated[Oxpull, Depends(_queue)]
 """A parameter of this type gets the application's ``Oxpull``."""
 
 
-def bound_to(session: Any) -> Callable[..., Bound]:
+def bound_to(session: Any) -> Callable[..., BoundOxpull]:
     """A dependency that gives the queue bound to the request's session, or to a driver's connection.
 
     ``session`` is the annotation under which your endpoints have the session,
     so that both are one and the same::
 
         Session = Annotated[AsyncSession, Depends(open_session, scope="function")]
-        BoundQueue = Annotated[Bound, Depends(bound_to(Session))]
+        BoundQueue = Annotated[BoundOxpull, Depends(bound_to(Session))]
 
     With ``scope="function"`` what ``open_session`` does after its ``yield``,
     the commit, is done before the response is sent, and an error there is the
@@ -43,10 +43,10 @@ def bound_to(session: Any) -> Callable[..., Bound]:
     has been told already of a row that may still be rolled back.
     """
 
-    def bound(queue: Oxpull, session: Any) -> Bound:
+    def bound(queue: Oxpull, session: Any) -> BoundOxpull:
         return queue.bind(session)
 
-    bound.__annotations__ = {"queue": Queue, "session": session, "return": Bound}
+    bound.__annotations__ = {"queue": Queue, "session": session, "return": BoundOxpull}
     return bound
 
 

@@ -12,14 +12,14 @@ from litestar.di import NamedDependency, Provide
 from litestar.plugins import CLIPlugin, InitPlugin
 
 from oxpull_async.app import Oxpull
+from oxpull_async.batches.bound import BoundOxpull
 from oxpull_async.cli import run_for
-from oxpull_async.enqueue.bound import Bound
 from oxpull_async.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from litestar.config.app import AppConfig
 
-__all__ = ["Bound", "OxpullPlugin", "Queue"]
+__all__ = ["BoundOxpull", "OxpullPlugin", "Queue"]
 
 Queue: TypeAlias = NamedDependency[Oxpull]
 """The type of a handler's parameter ``queue``."""
@@ -43,7 +43,7 @@ class OxpullPlugin(InitPlugin, CLIPlugin):
         """Called by Litestar."""
         app_config.lifespan = [*app_config.lifespan, self._lifespan]
         app_config.dependencies = {**app_config.dependencies, self._key: Provide(self._queue, sync_to_thread=False)}
-        app_config.signature_types = [*app_config.signature_types, Oxpull, Bound]
+        app_config.signature_types = [*app_config.signature_types, Oxpull, BoundOxpull]
         return app_config
 
     def on_cli_init(self, cli: click.Group) -> None:

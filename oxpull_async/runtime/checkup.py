@@ -79,7 +79,7 @@ class Checkup:
 
     async def findings(self) -> list[Finding]:
         """Everything found, the worst first. Raises: NotOpen."""
-        found = [*self._declarations()]
+        found = [*scheduled_uniques(self._ox), *self._paths()]
         broken = await self._database()
         if broken is not None:
             found.append(broken)
@@ -88,20 +88,9 @@ class Checkup:
                 found += [finding async for finding in look()]
         return sorted(found, key=lambda finding: ("error", "warning", "info").index(finding.level))
 
-    def _declarations(self) -> list[Finding]:
-        tasks, settings = self._ox.tasks, self._ox.settings
-        found = [
-            Finding(
-                level="warning",
-                name="scheduled_unique",
-                message=f"the schedule {name!r} fires {schedule.task.path}, which is unique",
-                hint="A tick that finds the task still pending enqueues nothing. If each tick has to run, give the "
-                "schedules different arguments or take uniqueness from the task.",
-            )
-            for name, schedule in self._ox.declared_schedules.items()
-            if schedule.task.options.unique is not None or schedule.task.path in settings.unique_tasks
-        ]
-        return found + [
+    def _paths(self) -> list[Finding]:
+        tasks = self._ox.tasks
+        return [
             Finding(
                 level="info",
                 name="unknown_unique_path",
@@ -109,7 +98,7 @@ class Checkup:
                 f"{suggestion(path, tasks)}",
                 hint="That's right for a task of another code base. A misspelt path makes nothing unique.",
             )
-            for path in sorted(settings.unique_tasks - tasks.keys())
+            for path in sorted(self._ox.settings.unique_tasks - tasks.keys())
         ]
 
     async def _database(self) -> Finding | None:
@@ -186,3 +175,18 @@ class Checkup:
                 hint="They aren't completed without one. Have a process run `ox.lifespan`, `ox.running()` or a worker. "
                 'Where a Django fleet does it, say reconciler="external".',
             )
+
+
+def scheduled_uniques(ox: Checked) -> list[Finding]:
+    """Schedules of the code whose task is unique; asks no database."""
+    return [
+        Finding(
+            level="warning",
+            name="scheduled_unique",
+            message=f"the schedule {name!r} fires {schedule.task.path}, which is unique",
+            hint="A tick that finds the task still pending enqueues nothing. If each tick has to run, give the "
+            "schedules different arguments or take uniqueness from the task.",
+        )
+        for name, schedule in ox.declared_schedules.items()
+        if schedule.task.options.unique is not None or schedule.task.path in ox.settings.unique_tasks
+    ]

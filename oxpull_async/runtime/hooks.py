@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 from oxpull_async.exceptions import InvalidTask
 from oxpull_async.telemetry import log
@@ -49,3 +49,24 @@ class Hooks:
                     error=error,
                     hook_event=event,
                 )
+
+
+class Hooked:
+    """Where hooks are registered: a part of the ``Oxpull``."""
+
+    hooks: Hooks
+    """The registered hooks."""
+
+    @overload
+    def on(self, event: Event, hook: H) -> H: ...
+    @overload
+    def on(self, event: Event, hook: None = None) -> Callable[[H], H]: ...
+    def on(self, event: Event, hook: H | None = None) -> Any:
+        """Call ``hook`` after each such event: ``ox.on("enqueued", hook)``, or as a decorator.
+
+        ``"enqueued"`` gives the EnqueueResult of each new row, after its
+        commit. A hook may be sync or async; what it raises is logged.
+        """
+        if hook is None:
+            return lambda decorated: self.hooks.add(event, decorated)
+        return self.hooks.add(event, hook)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-import anyio
-
+from oxpull_async._shield import shielded
 from oxpull_async.exceptions import InvalidTask, NotOpen
 
 _CLOSE_SECONDS: Final = 10.0
@@ -79,7 +77,7 @@ class TaskState:
         if opened is not None and not opened.done() and keeper is not None:
             keeper.cancel()  # nobody waits for it any more
         if keeper is not None:
-            await _end_of(keeper)
+            await shielded(_end_of(keeper), within=_CLOSE_SECONDS)
 
     async def _keep(
         self,
@@ -101,19 +99,4 @@ class TaskState:
 
 
 async def _end_of(keeper: asyncio.Task[None]) -> None:
-    """Whatever cancels the worker meanwhile. Raises: what the closing raises, TimeoutError where it takes too long."""
-    deadline = time.monotonic() + _CLOSE_SECONDS
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not keeper.done() and (left := deadline - time.monotonic()) > 0:
-            try:
-                await asyncio.wait([keeper], timeout=left)
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    if not keeper.done():
-        keeper.cancel()
-        raise TimeoutError(f"the state of tasks didn't close within {_CLOSE_SECONDS:g} s")
-    if not keeper.cancelled():
-        keeper.result()
+    await keeper

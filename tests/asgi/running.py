@@ -79,7 +79,12 @@ async def served(
 ) -> AsyncIterator[Service]:
     """A server over the service, with all its processes ended at the block's end."""
     port, log, output = _free_port(), folder / "service.log", folder / "server.out"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OXPULL_DATABASE_URL": url, "SERVICE_LOG": str(log)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(directory or ROOT)]),
+        "OXPULL_DATABASE_URL": url,
+        "SERVICE_LOG": str(log),
+    }
     with output.open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", server, *_arguments(server, app, port), *options],

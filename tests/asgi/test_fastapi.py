@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from oxpull_async import NotOpen, Oxpull
-from oxpull_async.integrations.fastapi import Bound, Queue, bound_to, health_router
+from oxpull_async.integrations.fastapi import BoundOxpull, Queue, bound_to, health_router
 from oxpull_async.integrations.starlette import health_endpoint, queue_of
 from oxpull_async.testing import all_enqueued, override
 from tests.asgi.clients import serving
@@ -115,7 +115,7 @@ class Shop:
                 self.events.append("committed")
 
         Session = Annotated[AsyncSession, Depends(open_session, scope=scope)]  # noqa: N806
-        BoundQueue = Annotated[Bound, Depends(bound_to(Session))]  # noqa: N806
+        BoundQueue = Annotated[BoundOxpull, Depends(bound_to(Session))]  # noqa: N806
         app = FastAPI(lifespan=self.ox.lifespan)
 
         async def order(order_id: int, session: Session, queue: BoundQueue) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from django_project.tasks import unique_plain
 from oxpull_async import Oxpull
@@ -35,6 +35,10 @@ def in_a_sync_view(request: HttpRequest, number: int, end: str) -> HttpResponse:
     except Undone:
         pass
     return HttpResponse(str(result.id))
+
+
+async def health(request: HttpRequest) -> JsonResponse:
+    return JsonResponse({"ok": oxen[0].is_open})
 
 
 def _end(end: str) -> None:

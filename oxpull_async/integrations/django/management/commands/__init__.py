@@ -1,0 +1,1 @@
+"""The commands, a module each: see the app's ``apps.py``."""
