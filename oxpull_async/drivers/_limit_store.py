@@ -1,4 +1,4 @@
-"""``limit_ports.LimitStore`` over any dialect's room, but for the claim itself."""
+"""``ports_limits.LimitStore`` over any dialect's room, but for the claim itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from oxpull_async.core.allotments import Group, Head
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.drivers import _limits
 from oxpull_async.drivers._room import Room
-from oxpull_async.limit_ports import PausedQueue, Reserved
 from oxpull_async.ports import ClaimRequest
+from oxpull_async.ports_limits import PausedQueue, Reserved
 
 
 class LimitOperations:

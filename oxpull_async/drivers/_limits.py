@@ -12,8 +12,8 @@ from oxpull_async.core.limits import Bucket, Meter, RateLimit, Window, current, 
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import LockNotAvailable
-from oxpull_async.limit_ports import Reserved
 from oxpull_async.ports import ClaimRequest
+from oxpull_async.ports_limits import Reserved
 
 Meters: TypeAlias = dict[str, tuple[Meter, datetime]]
 

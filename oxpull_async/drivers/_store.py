@@ -36,7 +36,7 @@ from oxpull_async.ports import (
     Unseen,
 )
 from oxpull_async.ports_joined import JoinedStore
-from oxpull_async.schedule_ports import NewTick, TickOutcome, TickRefused, TickTaken
+from oxpull_async.ports_schedules import NewTick, TickOutcome, TickRefused, TickTaken
 
 _NO_TASK = UUID(int=0)
 

@@ -11,7 +11,7 @@ from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Room
 from oxpull_async.exceptions import LockNotAvailable
 from oxpull_async.ports import Held, Inserted, NewUnique, TaskRow
-from oxpull_async.schedule_ports import Anchored, Fired, NewTick, TickOutcome
+from oxpull_async.ports_schedules import Anchored, Fired, NewTick, TickOutcome
 
 WAIT_SECONDS = 2.0
 """How long a unique task's enqueue waits for a competitor; the tick is tried again soon."""

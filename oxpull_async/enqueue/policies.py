@@ -67,7 +67,7 @@ class Policies:
         """
         if not requests:
             return []
-        call = _OwnCall(self._store, self._desk, unique, source, now, time.monotonic() + wait_seconds, wait_seconds)
+        call = _OwnCall(self._store, self._desk, unique, source, now, time.monotonic() + wait_seconds)
         if len(requests) == 1 and unique.terms is None and unique.on_duplicate != "rerun":
             return await call.shared(requests[0])
         async with self._patience.turn(requests[0].task.task_path, wait_seconds=wait_seconds):
@@ -101,7 +101,6 @@ class _OwnCall:
         source: ResultSource,
         now: datetime,
         deadline: float,
-        wait_seconds: float,
     ) -> None:
         self._store = store
         self._desk = desk
@@ -109,7 +108,6 @@ class _OwnCall:
         self._source = source
         self._now = now
         self._deadline = deadline
-        self._wait_seconds = wait_seconds
         self.reruns: list[str] = []
 
     async def shared(self, request: Request) -> list[TaskRow | None]:

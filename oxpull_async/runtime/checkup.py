@@ -14,8 +14,8 @@ from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import UnreadableRow
 from oxpull_async.exceptions import StoreError, WrongDatabase
 from oxpull_async.ports import Store
+from oxpull_async.ports_schedules import ScheduleStore
 from oxpull_async.runtime.reconciler import ROLE_PREFIX
-from oxpull_async.schedule_ports import ScheduleStore
 from oxpull_async.schedules import Schedule
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask

@@ -19,8 +19,8 @@ from oxpull_async.core.allotments import Group, Head, grouped, totals, wanted
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import StoreError
-from oxpull_async.limit_ports import LimitStore, Reserved
 from oxpull_async.ports import Claim, ClaimRequest, Outcome
+from oxpull_async.ports_limits import LimitStore, Reserved
 from oxpull_async.runtime.hints import ReadyHints
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log

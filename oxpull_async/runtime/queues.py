@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from oxpull_async._contention import retrying
 from oxpull_async.core.names import check_queue_name
-from oxpull_async.limit_ports import LimitStore, PausedQueue
+from oxpull_async.ports_limits import LimitStore, PausedQueue
 from oxpull_async.runtime.hints import ReadyHints
 
 

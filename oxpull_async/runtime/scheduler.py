@@ -15,8 +15,8 @@ from oxpull_async.core.schedules import Timing
 from oxpull_async.core.stored_schedules import ScheduleRow
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout
 from oxpull_async.ports import NewTask, NewUnique
+from oxpull_async.ports_schedules import Anchored, Fired, NewTick, ScheduleStore, TickOutcome, TickRefused
 from oxpull_async.runtime.stored_schedules import StoredSchedule, StoredSchedules
-from oxpull_async.schedule_ports import Anchored, Fired, NewTick, ScheduleStore, TickOutcome, TickRefused
 from oxpull_async.schedules import Schedule
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log

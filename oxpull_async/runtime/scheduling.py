@@ -9,10 +9,10 @@ from typing import Final
 
 from oxpull_async.clock import Clock
 from oxpull_async.ports import NewTask, NewUnique
+from oxpull_async.ports_schedules import ScheduleStore
 from oxpull_async.runtime.scheduler import Scheduler
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.stored_schedules import StoredSchedules
-from oxpull_async.schedule_ports import ScheduleStore
 from oxpull_async.schedules import Schedule, ScheduleMaker
 from oxpull_async.tasks import AnyTask, Call
 

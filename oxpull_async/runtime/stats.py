@@ -14,8 +14,8 @@ from oxpull_async._contention import retrying
 from oxpull_async._figures import Counts, FinishedCount, LockRow, PendingCount
 from oxpull_async.clock import Clock
 from oxpull_async.core.statuses import PENDING, TaskStatus
-from oxpull_async.limit_ports import LimitStore
 from oxpull_async.ports import Store
+from oxpull_async.ports_limits import LimitStore
 
 WINDOW_SECONDS: Final = 300.0
 """How far back throughput and failure rate look."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from oxpull_async.core.schedules import Timing
 from oxpull_async.core.stored_schedules import REREAD_SECONDS, Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.exceptions import InvalidArguments, InvalidSchedule, OxpullError
-from oxpull_async.schedule_ports import ScheduleStore
+from oxpull_async.ports_schedules import ScheduleStore
 from oxpull_async.tasks import AnyTask
 from oxpull_async.telemetry import log
 

@@ -12,7 +12,7 @@ from oxpull_async import RateLimit
 from oxpull_async._contention import retrying
 from oxpull_async.core.allotments import Group
 from oxpull_async.drivers import SqlStore
-from oxpull_async.limit_ports import Reserved
+from oxpull_async.ports_limits import Reserved
 from tests.conformance.rows import PATH, WORKER, claimed, ids, inserted, new_task, now, request
 from tests.integration.competitor import Competitor
 

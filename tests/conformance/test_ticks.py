@@ -13,7 +13,7 @@ from oxpull_async._contention import retrying
 from oxpull_async.core.stored_schedules import ScheduleRow, UnreadableRow
 from oxpull_async.drivers import SqlStore
 from oxpull_async.exceptions import UniqueViolation
-from oxpull_async.schedule_ports import Anchored, Fired, NewTick, TickRefused, TickTaken
+from oxpull_async.ports_schedules import Anchored, Fired, NewTick, TickRefused, TickTaken
 from tests.conformance.rows import inserted, new_task, new_unique, row
 from tests.integration.competitor import Competitor
 from tests.integration.stored_schedules import insert_schedule, ticks_of
