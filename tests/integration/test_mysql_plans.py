@@ -56,6 +56,7 @@ VALUES: dict[str, Any] = {
     "task_path": PATH,
     "any_queue": False,
     "queues": ("default", "mail"),
+    "passed_queues": (None,),
 }
 
 
