@@ -106,6 +106,7 @@ class Oxpull(TaskMaker, Verbs, Hooked):
             announce=self._announce_made,
             settled=self._settle_hints,
             roster=self.health.roster,
+            announcer=self.announcer,
         )
         self.batches: Batches = self._batching.batches
 

@@ -23,6 +23,7 @@ from oxpull_async.runtime.leader import Leader
 from oxpull_async.runtime.reconciler import Reconciler
 from oxpull_async.runtime.reconciling import ReconcilerLoop
 from oxpull_async.runtime.roster import Roster
+from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.tasks import AnyTask
 
 
@@ -46,12 +47,14 @@ class Batching:
         announce: Callable[[Callable[[], Iterable[EnqueueResult]]], Awaitable[None]],
         settled: SettleHints,
         roster: Roster,
+        announcer: Announcer,
     ) -> None:
         settings, clock, store, reader = bound_host.settings, bound_host.clock, bound_host.store, bound_host.reader
         completions = SettleHints()
         reconciler = Reconciler(store, Callbacks(settings, tasks), clock, reader, announce, completions)
         leader = Leader(store, lambda: reconciler.role, new_worker_id())
         self._bound_host = bound_host
+        self._announcer = announcer
         self._loop = ReconcilerLoop(reconciler, leader, settled, roster)
         self._host = BatchHost(
             settings=settings,
@@ -62,11 +65,11 @@ class Batching:
             desk=desk,
             uniqueness=kept_by_lock(bound_host.uniqueness),
             announce=announce,
-            sealed=self._loop.hear_sealed,
+            sealed=self._tell_sealed,
             completions=completions,
             crowds=Crowds(store, settings.unique_wait),
         )
-        self.batches: Batches = Batches(self._host, reconciler)
+        self.batches: Batches = Batches(self._host, reconciler, self._loop.hear_sealed)
 
     def bound(self, join: Callable[[], JoinedStore], news: News | None = None) -> BoundOxpull:
         """The verbs within a transaction; ``news`` gathers what its commit will bring."""
@@ -77,7 +80,7 @@ class Batching:
     def tell_sealed(self, news: News) -> None:
         """The transaction was committed."""
         for batch_id in news.sealed:
-            self._loop.hear_sealed(batch_id)
+            self._tell_sealed(batch_id)
 
     @asynccontextmanager
     async def reconciling(self, wanted: bool) -> AsyncIterator[None]:
@@ -87,6 +90,10 @@ class Batching:
             return
         async with self._loop.held():
             yield
+
+    def _tell_sealed(self, batch_id: UUID) -> None:
+        self._loop.hear_sealed(batch_id)
+        self._announcer.sealed(batch_id)
 
     async def drain(self) -> None:
         """Wait for the additions that are under way."""

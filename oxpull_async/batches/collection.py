@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -115,9 +115,14 @@ class BatchMaker:
 class Batches(BatchMaker):
     """``ox.batches``."""
 
-    def __init__(self, host: BatchHost, reconciler: Reconciler) -> None:
+    def __init__(self, host: BatchHost, reconciler: Reconciler, hear_sealed: Callable[[UUID], None]) -> None:
         super().__init__(host, OwnAccess(host))
         self._reconciler = reconciler
+        self._hear_sealed = hear_sealed
+
+    def hear_sealed(self, batch_id: UUID) -> None:
+        """A hint that this batch was sealed: it is looked at without waiting for a sweep."""
+        self._hear_sealed(batch_id)
 
     async def latest(self, *, status: BatchStatus | str | None = None, limit: int = 100) -> list[BatchInfo]:
         """The newest batches, of this status or of all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
+from uuid import UUID
 
 from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
@@ -17,6 +18,14 @@ from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Enqueuer
+
+
+class SealHints(Protocol):
+    """Hears of sealed batches."""
+
+    def hear_sealed(self, batch_id: UUID) -> None:
+        """This batch was sealed, here or elsewhere."""
+        ...
 
 
 class Host(Enqueuer, Protocol):
@@ -80,6 +89,11 @@ class Host(Enqueuer, Protocol):
     @property
     def health(self) -> HealthCheck:
         """Keeps the roster of the services at work."""
+        ...
+
+    @property
+    def batches(self) -> SealHints:
+        """Takes hints of other processes."""
         ...
 
     async def complete_batches(self) -> int:

@@ -68,7 +68,7 @@ class Shift:
         )
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
-        self._listener = WakeupListener(host.store, host.ready_hints, host.announcer.word)
+        self._listener = WakeupListener(host.store, host.ready_hints, host.announcer.word, host.batches.hear_sealed)
         members: list[Member] = [self._claiming, self._settling(outcomes), *self._standing(), self._leases()]
         self._supervisor = Supervisor(members, host.health.roster)
 

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
+from uuid import UUID
 
 import anyio
 
@@ -23,6 +24,7 @@ _QUIET_SECONDS: Final = 0.02
 _DRAIN_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 30.0
 _READY: Final = "ready"
+_SEALED: Final = "sealed"
 
 
 class Announcer:
@@ -36,6 +38,7 @@ class Announcer:
         self._telling: asyncio.Task[None] | None = None
         self._is_due = False
         self._hurry = asyncio.Event()
+        self._sealings: set[asyncio.Task[None]] = set()
 
     def announce(self) -> None:
         """Rows were committed: tell of them now or soon. Costs the caller nothing."""
@@ -49,12 +52,30 @@ class Announcer:
         if store.capabilities.notifications:
             self._telling = asyncio.get_running_loop().create_task(self._tell(store), name="oxpull_async notify")
 
+    def sealed(self, batch_id: UUID) -> None:
+        """This batch was sealed: whoever settles its members would like to know. Costs the caller nothing."""
+        try:
+            store = self._store()
+        except NotOpen:
+            return
+        if self._settings.notify and store.capabilities.notifications:
+            telling = asyncio.get_running_loop().create_task(self._tell_sealed(store, batch_id))
+            self._sealings.add(telling)
+            telling.add_done_callback(self._sealings.discard)
+
     async def drain(self) -> None:
         """Have everything told, within a second."""
-        if self._telling is not None:
+        telling = [*self._sealings, *([self._telling] if self._telling is not None else [])]
+        if telling:
             self._hurry.set()
-            await asyncio.wait([self._telling], timeout=_DRAIN_SECONDS)
+            await asyncio.wait(telling, timeout=_DRAIN_SECONDS)
             self._hurry.clear()
+
+    async def _tell_sealed(self, store: Store, batch_id: UUID) -> None:
+        try:
+            await store.notify(_SEALED + batch_id.hex)
+        except OxpullError as error:
+            log(logging.DEBUG, "notify_failed", f"other processes couldn't be told of a batch: {error}", error=error)
 
     async def _tell(self, store: Store) -> None:
         try:
@@ -72,12 +93,13 @@ class Announcer:
 class WakeupListener:
     """Wakes the workers of this process when another one has told of new rows. One look at the connection per turn."""
 
-    def __init__(self, store: Store, hints: ReadyHints, own_word: str) -> None:
+    def __init__(self, store: Store, hints: ReadyHints, own_word: str, on_sealed: Callable[[UUID], None]) -> None:
         self.lost: asyncio.Event = asyncio.Event()
         """To be the service's wake-up: set when the connection is gone."""
         self._store = store
         self._hints = hints
         self._own_word = own_word
+        self._on_sealed = on_sealed
         self._connection = AsyncExitStack()
         self._listener: Listener | None = None
 
@@ -104,3 +126,6 @@ class WakeupListener:
     def _hear(self, word: str) -> None:
         if word.startswith(_READY) and word != self._own_word:
             self._hints.wake()
+        elif word.startswith(_SEALED):
+            with suppress(ValueError):  # somebody else's word
+                self._on_sealed(UUID(word.removeprefix(_SEALED)))

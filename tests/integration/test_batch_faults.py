@@ -100,7 +100,7 @@ async def prepared(url: str, competitor: Competitor, deed: Deed) -> UUID:
     """A batch for the deed, in an empty database but for a pending unique task that is no member."""
     empty_tables(competitor)
     async with Oxpull(url) as ox:
-        await ox.reference(UNIQUE, unique=True).enqueue("pending")
+        await ox.reference(UNIQUE, unique=True, priority=9).enqueue("pending")
         batch = await ox.batches.create("proof", on_complete=CALLBACK, on_success=CALLBACK)
         if deed.settled:
             member = await batch.add(ox.reference(PLAIN), 1)
@@ -114,8 +114,7 @@ def assert_sound(competitor: Competitor, batch_id: UUID) -> None:
     strays = competitor.rows(f"SELECT COUNT(*) FROM {MEMBERS} WHERE task_id NOT IN (SELECT id FROM django_ox_oxtask)")
     lonely = competitor.rows(
         f"SELECT COUNT(*) FROM django_ox_oxtask WHERE id NOT IN (SELECT task_id FROM {MEMBERS}) "
-        f"AND task_path IN ('{PLAIN}', '{UNIQUE}') AND args <> ?",
-        '["pending"]',
+        f"AND task_path IN ('{PLAIN}', '{UNIQUE}') AND priority = 0"
     )
     columns = "status, total_count, failed_count, callback_task_id, success_task_id"
     ((state, total, failed, on_complete, on_success),) = competitor.rows(

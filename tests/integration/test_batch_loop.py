@@ -127,6 +127,25 @@ async def test_a_member_that_is_settled_while_the_loop_looks_at_it_is_not_missed
     assert struck
 
 
+@pytest.mark.engines("postgres")
+@pytest.mark.usefixtures("hints_alone")
+async def test_a_seal_elsewhere_is_told_to_the_worker_that_settles_the_members(
+    ox: Oxpull, tasks: Tasks, migrated_url: str
+):
+    async with Oxpull(migrated_url, reconciler="external") as elsewhere, ox.running():
+        await has_swept(ox)
+        batch = await elsewhere.batches.create("proof")
+        async with ox.running(worker=Worker(ox)):
+            member = await batch.add(elsewhere.reference(tasks.work.path).using(run_after=3600))
+            await eventually(lambda: any(service.name == "listener" for service in ox.health.roster.services))
+            await batch.seal()
+            await eventually(lambda: ox.batches._reconciler._witnesses.tasks == [member.id])
+
+            await ox.actions.discard(member.id)
+
+            await completes(batch)
+
+
 # Sweeps
 
 
