@@ -183,7 +183,7 @@ class Queue(RuleBasedStateMachine):
         async def enqueue() -> None:
             async with self._ox.transaction() as transaction:
                 with contextlib.suppress(DuplicateTask):
-                    await transaction.enqueue(task_of(self._ox, self.kind), *pair)
+                    await transaction.enqueue(task_of(self._ox, self.kind), pair[0], pair[1])
                 raise RolledBack
 
         with pytest.raises(RolledBack):
