@@ -20,7 +20,8 @@ class Unique:
 
     ``by``: by default the task's path, its queue and all arguments, as they
     are written: ``f(1)`` and ``f(a=1)`` differ. Or the names of the parameters
-    that count, or a function of the arguments that returns any JSON value.
+    that count, ``"order.id"`` for a field of one, or a function of the
+    arguments that returns any JSON value.
 
     ``hold``: the key is held while the task is ``"pending"`` (READY or
     RUNNING), or only while it is ``"ready"``: released when it starts, so

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -166,7 +166,19 @@ def _chosen(names: tuple[str, ...], task: AnyTask, call: Call) -> dict[str, Any]
         raise InvalidTask(f"{task.path} is a reference without a signature, so Unique(by={names!r}) can't be read")
     bound = task.signature.bind(*call.args, **call.kwargs)
     bound.apply_defaults()
-    unknown = [name for name in names if name not in bound.arguments]
+    unknown = [name for name in names if name.partition(".")[0] not in bound.arguments]
     if unknown:
         raise InvalidTask(f"Unique(by={names!r}) of {task.path}: no parameter {', '.join(unknown)}")
-    return {name: bound.arguments[name] for name in names}
+    return {name: _field(name, bound.arguments, task) for name in names}
+
+
+def _field(name: str, arguments: Mapping[str, Any], task: AnyTask) -> Any:
+    """A parameter's value, or with dots a field of it: of a model, a dataclass or a mapping."""
+    root, *fields = name.split(".")
+    value = arguments[root]
+    for field in fields:
+        try:
+            value = value[field] if isinstance(value, Mapping) else getattr(value, field)
+        except (KeyError, AttributeError) as error:
+            raise InvalidArguments(f"Unique(by=…) of {task.path}: {name!r} finds no {field!r} in {value!r}") from error
+    return value
