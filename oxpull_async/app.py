@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -22,7 +21,6 @@ from oxpull_async.batches.collection import Batches
 from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
-from oxpull_async.core.schedules import find_zone
 from oxpull_async.drivers import SqlStore, session_factory
 from oxpull_async.enqueue.bound import BoundHost
 from oxpull_async.enqueue.foreign import AnyEnqueueable
@@ -32,8 +30,8 @@ from oxpull_async.enqueue.substitutes import Substitutes
 from oxpull_async.enqueue.verbs import Verbs
 from oxpull_async.exceptions import InvalidSettings, InvalidTask, NotOpen
 from oxpull_async.options import make_options
-from oxpull_async.ports import NewTask, Pruned, Reaped, Store
-from oxpull_async.results import EnqueueResult, TaskResult, created_result
+from oxpull_async.ports import Pruned, Reaped
+from oxpull_async.results import EnqueueResult, TaskResult
 from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.checkup import Checkup, Finding
 from oxpull_async.runtime.draining import run_until_idle
@@ -94,15 +92,13 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         )
         self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
         self.unique: UniqueKeys = UniqueKeys(self._bound_host, Rerunner(self).sweep)
-        self.stats: Stats = Stats(self._open_store, self._tasks, self.clock)
+        self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
-        limits, ready = self.settings.rate_limits, self._ready_hints
-        self.limits: Limits = Limits(limits, self._tasks, self._open_store, ready, self.clock)
-        self.queues: Queues = Queues(self._open_store, ready)
-        self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, ready)
+        self.limits: Limits = Limits(self)
+        self.queues: Queues = Queues(lambda: self.store, self._ready_hints)
+        self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, self._ready_hints)
         make_row = partial(row_to_write, settings=self.settings, unique=uniqueness)
-        zone = find_zone(self.settings.schedule_timezone)
-        self.schedules: Schedules = Schedules(self, self._open_store, make_row, self._announce_row, zone, self.clock)
+        self.schedules: Schedules = Schedules(self, make_row, self._announce, self._reader)
         self._batching = Batching(
             self._bound_host,
             tasks=lambda: self._tasks,
@@ -320,7 +316,7 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         return self._opening.is_open
 
     @property
-    def store(self) -> Store:
+    def store(self) -> SqlStore:
         """The open store. Raises: NotOpen."""
         return self._opening.require().store
 
@@ -333,12 +329,6 @@ class Oxpull(TaskMaker, Verbs, Hooked):
     def ready_hints(self) -> ReadyHints:
         """Tells workers of this process that a row was enqueued."""
         return self._ready_hints
-
-    def _open_store(self) -> SqlStore:
-        return self._opening.require().store
-
-    async def _announce_row(self, task: NewTask) -> None:
-        await self._announce([created_result(task, json.loads(task.args), json.loads(task.kwargs), self._reader)])
 
     async def complete_batches(self) -> int:
         """One pass of the reconciler, if the settings leave that to this process; returns how many it completed."""

@@ -8,10 +8,10 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
@@ -22,6 +22,7 @@ from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Claim, ClaimRequest, Outcome
 from oxpull_async.ports_limits import LimitStore, Reserved
 from oxpull_async.runtime.hints import ReadyHints
+from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log
 
@@ -30,30 +31,49 @@ _LONGEST_BLINDNESS: Final = 1.0
 _LONGEST_PUT_OFF: Final = 3600.0
 
 
+class LimitedHost(Protocol):
+    """What the limits need of their ``Oxpull``."""
+
+    @property
+    def settings(self) -> Settings:
+        """What is set."""
+        ...
+
+    @property
+    def store(self) -> LimitStore:
+        """The open store. Raises: NotOpen."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that can run here, by path."""
+        ...
+
+    @property
+    def ready_hints(self) -> ReadyHints:
+        """Tells workers to look again."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+
 class Limits:
     """Claims for the workers of one ``Oxpull``."""
 
-    def __init__(
-        self,
-        limits: Sequence[RateLimit],
-        tasks: Mapping[str, AnyTask],
-        store: Callable[[], LimitStore],
-        ready: ReadyHints,
-        clock: Clock,
-    ) -> None:
-        self._limits = [limit for limit in limits if limit.by is None]
-        self._keyed = [limit for limit in limits if limit.by is not None]
-        self._tasks = tasks
-        self._store = store
-        self._ready = ready
-        self._clock = clock
+    def __init__(self, ox: LimitedHost) -> None:
+        self._ox = ox
+        self._limits = [limit for limit in ox.settings.rate_limits if limit.by is None]
+        self._keyed = [limit for limit in ox.settings.rate_limits if limit.by is not None]
         self._closed_until: dict[str, float] = {}
         """By monotonic time; a limit that isn't listed may have something left."""
 
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
         """As ``Store.claim``, no more than the limits allow at this moment."""
         if not self._limits:
-            claims = await self._store().claim(request)
+            claims = await self._ox.store.claim(request)
         else:
             claims = await self._claim_groups(request)
         for limit in self._keyed:
@@ -62,12 +82,12 @@ class Limits:
 
     async def _claim_groups(self, request: ClaimRequest) -> list[Claim]:
         requests = {group: _of(request, group) for group in self._open_groups(request)}
-        limited = await self._store().peek({group: each for group, each in requests.items() if group.limits})
+        limited = await self._ox.store.peek({group: each for group, each in requests.items() if group.limits})
         heads = {group: due for group, due in limited.items() if due}
         if not heads:
             return await self._claim_each({g: each for g, each in requests.items() if not g.limits})
         free = {group: each for group, each in requests.items() if not group.limits}
-        heads |= await self._store().peek(free)
+        heads |= await self._ox.store.peek(free)
         reserved = await self._reserve(heads, request.limit)
         claims = await self._claim_reserved(requests, reserved)
         room = request.limit - len(claims)
@@ -86,7 +106,7 @@ class Limits:
         asked = {group: count for group, count in wanted(heads, room).items() if group.limits}
         if not asked:
             return Reserved({}, {}, {})
-        reserved = await retrying(lambda: self._store().reserve(self._limits, asked))
+        reserved = await retrying(lambda: self._ox.store.reserve(self._limits, asked))
         now = time.monotonic()
         for name, opens_in in reserved.closed.items():
             self._closed_until[name] = now + min(opens_in, _LONGEST_BLINDNESS)
@@ -99,7 +119,7 @@ class Limits:
         try:
             for group, count in reserved.given.items():
                 if count:
-                    found = await self._store().claim(replace(requests[group], limit=count))
+                    found = await self._ox.store.claim(replace(requests[group], limit=count))
                     unused[group] = count - len(found)
                     claims += found
         finally:
@@ -111,7 +131,7 @@ class Limits:
         if not counts:
             return
         try:
-            await retrying(lambda: self._store().give_back(self._limits, counts, reserved))
+            await retrying(lambda: self._ox.store.give_back(self._limits, counts, reserved))
         except StoreError as error:
             log(logging.WARNING, "rate_limit_not_given_back", f"starts that didn't happen stay counted: {error}")
         else:
@@ -122,7 +142,7 @@ class Limits:
         claims: list[Claim] = []
         for each in requests.values():
             if len(claims) < each.limit:
-                claims += await self._store().claim(replace(each, limit=each.limit - len(claims)))
+                claims += await self._ox.store.claim(replace(each, limit=each.limit - len(claims)))
         return claims
 
     async def _within(self, limit: RateLimit, claims: Sequence[Claim]) -> list[Claim]:
@@ -132,7 +152,7 @@ class Limits:
         if not counts:
             return list(claims)
         try:
-            answers = dict(await retrying(lambda: self._store().draw(limit, counts)))
+            answers = dict(await retrying(lambda: self._ox.store.draw(limit, counts)))
         except BaseException:
             await self._hand_back(claims, [0.0] * len(claims))
             raise
@@ -159,7 +179,7 @@ class Limits:
 
     async def _hand_back(self, claims: Sequence[Claim], delays: Sequence[float]) -> None:
         """Unrun, their attempt refunded."""
-        now = self._clock.now()
+        now = self._ox.clock.now()
         outcomes = [
             Outcome(
                 id=claim.id,
@@ -171,18 +191,18 @@ class Limits:
             )
             for claim, seconds in zip(claims, delays, strict=True)
         ]
-        await retrying(lambda: self._store().settle(outcomes))
+        await retrying(lambda: self._ox.store.settle(outcomes))
 
     def _bucket(self, limit: RateLimit, claim: Claim) -> str | None:
         """The name of the bucket that a claim draws from, None if it isn't covered."""
         if not limit.covers(claim.task_path, claim.queue_name):
             return None
-        return limit.key_name(_key(limit, self._tasks[claim.task_path], claim))
+        return limit.key_name(_key(limit, self._ox.tasks[claim.task_path], claim))
 
     def _wake_in(self, seconds: float) -> None:
         """Have workers look again when there is something to start."""
         if seconds < math.inf:
-            asyncio.get_running_loop().call_later(seconds + 0.001, self._ready.enqueued)
+            asyncio.get_running_loop().call_later(seconds + 0.001, self._ox.ready_hints.enqueued)
 
 
 def _of(request: ClaimRequest, group: Group) -> ClaimRequest:

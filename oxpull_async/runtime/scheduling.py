@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 from oxpull_async.clock import Clock
+from oxpull_async.core.schedules import find_zone
 from oxpull_async.ports import NewTask, NewUnique
 from oxpull_async.ports_schedules import ScheduleStore
+from oxpull_async.results import EnqueueResult, ResultSource, created_result
 from oxpull_async.runtime.scheduler import Scheduler
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.stored_schedules import StoredSchedules
-from oxpull_async.schedules import Schedule, ScheduleMaker
+from oxpull_async.schedules import Schedule
+from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
 
 _LONGEST_BACKOFF: Final = 5.0
@@ -34,24 +38,53 @@ class Upcoming:
     """Whether it is a row of the database, not declared in code."""
 
 
+class ScheduledHost(Protocol):
+    """What the schedules need of their ``Oxpull``."""
+
+    @property
+    def settings(self) -> Settings:
+        """What is set."""
+        ...
+
+    @property
+    def store(self) -> ScheduleStore:
+        """The open store. Raises: NotOpen."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def declared_schedules(self) -> Mapping[str, Schedule]:
+        """The declared schedules, by name."""
+        ...
+
+    @property
+    def schedulable_tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that stored schedules may name, by key."""
+        ...
+
+
 class Schedules:
     """The schedules of one ``Oxpull``, by name; iterating gives those that code declares."""
 
     def __init__(
         self,
-        maker: ScheduleMaker,
-        store: Callable[[], ScheduleStore],
+        ox: ScheduledHost,
         make_row: Callable[[AnyTask, Call, datetime], NewTask | NewUnique],
-        announce: Callable[[NewTask], Awaitable[None]],
-        zone: tzinfo,
-        clock: Clock,
+        announce: Callable[[Sequence[EnqueueResult]], Awaitable[None]],
+        reader: ResultSource,
     ) -> None:
-        self.clock = clock
-        self.declared: Mapping[str, Schedule] = maker.declared_schedules
-        self.stored: StoredSchedules = StoredSchedules(store, maker.schedulable_tasks, zone)
-        self._store = store
+        zone = find_zone(ox.settings.schedule_timezone)
+        self.clock: Clock = ox.clock
+        self.declared: Mapping[str, Schedule] = ox.declared_schedules
+        self.stored: StoredSchedules = StoredSchedules(lambda: ox.store, ox.schedulable_tasks, zone)
+        self._ox = ox
         self._make_row = make_row
         self._announce = announce
+        self._reader = reader
         self._by_hand = Scheduler(self)
 
     def __iter__(self) -> Iterator[Schedule]:
@@ -79,7 +112,7 @@ class Schedules:
         now = self.clock.now()
         rows = await self.stored.current(now)
         keys = [*self.declared, *(found.row.key for found in rows)]
-        last = await self._store().newest_ticks(keys, since=now - _LOOK_BACK)
+        last = await self.store.newest_ticks(keys, since=now - _LOOK_BACK)
         declared = [
             Upcoming(s.name, s.task.path, str(s.timing), s.next_tick(now), last.get(s.name), stored=False) for s in self
         ]
@@ -94,7 +127,7 @@ class Schedules:
     @property
     def store(self) -> ScheduleStore:
         """The open store. Raises: NotOpen."""
-        return self._store()
+        return self._ox.store
 
     def row(self, task: AnyTask, call: Call, now: datetime) -> NewTask | NewUnique:
         """The row to be written for a call, with its key if the task is unique."""
@@ -102,4 +135,5 @@ class Schedules:
 
     async def announce(self, task: NewTask) -> None:
         """Tell of a row that was committed."""
-        await self._announce(task)
+        args, kwargs = json.loads(task.args), json.loads(task.kwargs)
+        await self._announce([created_result(task, args, kwargs, self._reader)])
