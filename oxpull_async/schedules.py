@@ -78,6 +78,7 @@ class ScheduleMaker:
         if path is None:
             raise InvalidSchedule(f"only a task can be scheduled, and {task!r} is none; declare it with @ox.task")
         schedule = Schedule(_checked_name(path if name is None else name), task, tuple(args), dict(kwargs), timing)
+        _check_uniqueness(schedule)
         _check_arguments(schedule)
         self._refuse_taken([schedule])
         self._schedules[schedule.name] = schedule
@@ -171,3 +172,12 @@ def _checked_name(name: object) -> str:
 def _check_arguments(schedule: Schedule) -> None:
     schedule.task.check_arguments(schedule.args, schedule.kwargs)
     prepare_arguments(schedule.task.path, schedule.args, dict(schedule.kwargs))
+
+
+def _check_uniqueness(schedule: Schedule) -> None:
+    unique = schedule.task.options.unique
+    if unique is not None and unique.terms is not None:
+        raise InvalidSchedule(
+            f"{schedule.task.path} is unique with hold= or window=, which no schedule can enqueue; "
+            "schedule a task that enqueues it"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oxpull_async import InvalidArguments, InvalidSchedule, Oxpull, Schedule, TaskRouter
+from oxpull_async import InvalidArguments, InvalidSchedule, Oxpull, Schedule, TaskRouter, Unique
 from oxpull_async.exceptions import ConnectionLost, StoreError
 from oxpull_async.runtime.scheduler import Scheduler
 from tests.eventually import eventually
@@ -448,6 +448,11 @@ def test_arguments_are_checked_at_the_declaration(nowhere):
 def test_what_is_no_task_cant_be_scheduled(nowhere):
     with pytest.raises(InvalidSchedule, match=r"@ox\.task"):
         nowhere.scheduled(every=60)(work)
+
+
+def test_a_task_that_no_schedule_can_enqueue_is_refused_at_once(nowhere):
+    with pytest.raises(InvalidSchedule, match="hold= or window="):
+        nowhere.schedule(nowhere.task(unique=Unique(hold="ready"))(work), every=60)
 
 
 def test_names_that_differ_by_case_alone_are_refused(nowhere):
