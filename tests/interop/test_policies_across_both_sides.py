@@ -1,4 +1,4 @@
-"""What is ours alone about unique keys, beside the reference: its worker ends our holders, its pruning spares our holds."""
+"""What is ours alone about unique keys, beside the reference: its worker ends holders, its pruning spares holds."""
 
 from __future__ import annotations
 
