@@ -28,7 +28,8 @@ class Judge:
     def success(self, claim: Claim, return_value: str | None) -> Outcome:
         """The attempt returned this JSON text."""
         now = self._host.clock.now()
-        return Outcome(claim.id, claim.lease_epoch, Settlement.success(return_value), claim.errors, None, now)
+        settlement, rerun = Settlement.success(return_value), self._may_rerun(claim.task_path)
+        return Outcome(claim.id, claim.lease_epoch, settlement, claim.errors, None, now, may_rerun=rerun)
 
     def failure(self, claim: Claim, error: BaseException) -> Outcome:
         """The attempt raised: it's tried again later if the row's budget and the backoff allow it."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from oxpull_async import DuplicateTask, InvalidArguments, Oxpull, TaskStatus, Unique
+from oxpull_async import DuplicateTask, InvalidArguments, InvalidTask, Oxpull, TaskStatus, Unique
 from oxpull_async.core.uniqueness import OnDuplicate
+from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
 from tests.integration.policy_tasks import (
     PATH,
@@ -529,3 +530,57 @@ async def test_a_key_can_be_released_by_hand(
     second = await task.enqueue("a")
     assert second.created
     assert set(rows(competitor)) == {first.id, second.id}
+
+
+# Workers of ours
+
+
+async def test_a_worker_enqueues_the_rerun_with_the_outcome(ox: Oxpull, competitor: Competitor) -> None:
+    seen: list[int] = []
+
+    @ox.task(unique=Unique(by=("name",), on_duplicate="rerun"))
+    async def count(name: str, value: int) -> None:
+        seen.append(value)
+        if value < 3:
+            assert not (await count.enqueue(name, value + 1)).created
+
+    await count.enqueue("a", 1)
+
+    assert await ox.run_until_idle() == 3  # which doesn't sweep
+    assert seen == [1, 2, 3]
+    assert reruns(competitor) == []
+
+
+async def test_a_failure_is_followed_by_the_rerun_too(ox: Oxpull, competitor: Competitor) -> None:
+    seen: list[int] = []
+
+    @ox.task(max_attempts=1, unique=Unique(by=("name",), on_duplicate="rerun"))
+    async def count(name: str, value: int) -> None:
+        seen.append(value)
+        if value == 1:
+            await count.enqueue(name, 2)
+            raise ValueError("told to fail")
+
+    await count.enqueue("a", 1)
+    await ox.run_until_idle()
+
+    assert seen == [1, 2]
+    assert sorted(status for status, _ in rows(competitor).values()) == ["FAILED", "SUCCESSFUL"]
+
+
+async def test_while_it_is_open_an_oxpull_sweeps_by_itself(ox: Oxpull, competitor: Competitor) -> None:
+    task = task_of(ox, "rerun")
+    await task.enqueue("a", 1)
+    claim = await claimed(ox)
+    await task.enqueue("a", 2)
+    competitor.set_task(claim.id, status="LOST", finished_at=datetime.now(UTC))
+
+    async with ox.running():
+        await eventually(lambda: arguments(competitor) == [["a", 2]], within=20)
+
+
+@pytest.mark.parametrize("kind", ["ready", "window"])
+async def test_schedules_and_batches_refuse_holds(ox: Oxpull, kind: str) -> None:
+    async with ox.running(), ox.batches.create("b") as batch:
+        with pytest.raises(InvalidTask, match="hold="):
+            await batch.add(task_of(ox, kind), "a")

@@ -36,7 +36,9 @@ def rows(watcher: Competitor) -> list[tuple[str, list[Any]]]:
     return sorted((status, json.loads(args) if isinstance(args, str) else args) for status, args in found)
 
 
-async def test_a_holder_that_their_worker_ends_is_followed_by_its_rerun(ox: Oxpull, peer: Peer, watcher: Competitor):
+async def test_a_holder_that_their_worker_ends_is_followed_by_its_rerun(
+    ox: Oxpull, peer: Peer, watcher: Competitor
+) -> None:
     task = ox.reference(PLAIN, unique=Unique(by=first_of, on_duplicate="rerun"))
     first = await task.enqueue("a", 1)
     watcher.set_task(first.id, status="RUNNING")
@@ -53,7 +55,9 @@ async def test_a_holder_that_their_worker_ends_is_followed_by_its_rerun(ox: Oxpu
     assert rows(watcher) == [("SUCCESSFUL", ["a", 1]), ("SUCCESSFUL", ["a", 2])]
 
 
-async def test_their_worker_runs_what_a_duplicate_made_of_the_holder(ox: Oxpull, peer: Peer, watcher: Competitor):
+async def test_their_worker_runs_what_a_duplicate_made_of_the_holder(
+    ox: Oxpull, peer: Peer, watcher: Competitor
+) -> None:
     task = ox.reference(PLAIN, unique=Unique(by=first_of, on_duplicate="replace"))
     first = await task.enqueue("a", 1)
     await task.enqueue("a", 2)
@@ -63,7 +67,7 @@ async def test_their_worker_runs_what_a_duplicate_made_of_the_holder(ox: Oxpull,
     assert (await first.refresh()).return_value["args"] == ["a", 2]
 
 
-async def test_their_pruning_leaves_a_window_alone(ox: Oxpull, peer: Peer, watcher: Competitor):
+async def test_their_pruning_leaves_a_window_alone(ox: Oxpull, peer: Peer, watcher: Competitor) -> None:
     task = ox.reference(PLAIN, unique=Unique(by=first_of, window=1000))
     first = await task.enqueue("a", 1)
     await peer.tell("work")
@@ -74,7 +78,7 @@ async def test_their_pruning_leaves_a_window_alone(ox: Oxpull, peer: Peer, watch
     assert (again.id, again.created) == (first.id, False)
 
 
-async def test_their_unique_tasks_know_nothing_of_our_keys(ox: Oxpull, peer: Peer, watcher: Competitor):
+async def test_their_unique_tasks_know_nothing_of_our_keys(ox: Oxpull, peer: Peer, watcher: Competitor) -> None:
     path = "django_project.tasks.unique_plain"
     ours = await ox.reference(path, unique=Unique(on_duplicate="rerun")).enqueue("a")
 

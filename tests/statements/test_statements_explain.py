@@ -79,6 +79,8 @@ POSTGRES_INDEXES = {
     "read_holders": {"oxpull_oxpulluniquelock_pkey", "django_ox_oxtask_pkey"},
     "lock_holders": {"django_ox_oxtask_pkey"},
     "delete_stale_locks": {"oxpull_oxpulluniquelock_pkey"},
+    "move_task": {"django_ox_oxtask_pkey"},
+    "replace_arguments": {"django_ox_oxtask_pkey"},
     "retry": {"django_ox_oxtask_pkey"},
     "discard": {"django_ox_oxtask_pkey"},
     "cancel": {"django_ox_oxtask_pkey"},

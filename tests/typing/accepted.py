@@ -10,7 +10,9 @@ from uuid import UUID
 
 from oxpull_async import (
     Call,
+    DuplicateTask,
     EnqueueResult,
+    KeyHolder,
     Oxpull,
     Schedule,
     Task,
@@ -138,3 +140,26 @@ async def life() -> None:
 
 @ox.on("enqueued")
 def told(result: EnqueueResult) -> None: ...
+
+
+@ox.task(run_after=5, unique=Unique(by=("order_id",), on_duplicate="reschedule", max_delay=timedelta(minutes=1)))
+async def debounced(order_id: int, text: str = "") -> None: ...
+
+
+def order_of(order_id: int, text: str = "") -> int:
+    return order_id
+
+
+@ox.task(unique=Unique(by=order_of, hold="ready", window=60, on_duplicate="replace"))
+async def replaced(order_id: int, text: str = "") -> None: ...
+
+
+async def keys() -> None:
+    assert_type(await ox.unique.holder(debounced, 1, text="x"), KeyHolder | None)
+    assert_type(await ox.unique.release(debounced, 1, text="x", reason="it hangs"), bool)
+    assert_type(await ox.unique.sweep(), int)
+    try:
+        await debounced.enqueue(1)
+    except DuplicateTask as duplicate:
+        assert_type(duplicate.holder, TaskResult)
+        assert_type(duplicate.holder_id, UUID)

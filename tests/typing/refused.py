@@ -72,3 +72,14 @@ async def others() -> None:
     Unique(by="order_id")  # type: ignore[arg-type]
     ox.on("no_such_event")  # type: ignore[call-overload]
     await ox.get_result(5)  # type: ignore[arg-type]
+
+
+Unique(hold="never")  # type: ignore[arg-type]
+
+
+Unique(on_duplicate="ignore")  # type: ignore[arg-type]
+
+
+async def keys() -> None:
+    await ox.unique.holder(plain, "x")  # type: ignore[arg-type]
+    await ox.unique.release(plain, 1)  # type: ignore[call-arg]
