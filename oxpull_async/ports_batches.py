@@ -182,7 +182,7 @@ class BatchReads(Protocol):
         ...
 
     async def highest_pending(self, batch_id: UUID) -> UUID | None:
-        """The highest pending member, found by counting all of them: for batches too wide to look through by pages."""
+        """The highest pending member, looked for among all: for batches too wide to look through by pages."""
         ...
 
     async def task(self, task_id: UUID) -> TaskRow | None:

@@ -41,7 +41,7 @@ from oxpull_async.telemetry import log
 ROLE_PREFIX: Final = "batches:"
 _LISTED: Final = 500
 _PROBED: Final = 1000
-_LONGEST_PAGE: Final = 8 * SCAN_PAGE
+_LONGEST_PAGE: Final = 2 * SCAN_PAGE
 _PASS_SECONDS: Final = 1.0
 _REOPENED_SECONDS: Final = 2.0
 _FIRST_BACKOFF_SECONDS: Final = 0.5

@@ -302,6 +302,8 @@ async def test_a_scan_finds_the_highest_pending_member(store: Store, competitor:
     assert await store.batches.scan(batch_id, below=order[2], limit=10) == Scan(None, order[0])
     assert await store.batches.scan(batch_id, below=order[0], limit=10) == Scan(None, None)
     assert await store.batches.pending(order) == [order[2]]
+    assert await store.batches.highest_pending(batch_id) == order[2]
+    assert await store.batches.highest_pending(new_id()) is None
 
 
 @pytest.mark.parametrize("status", SETTLED)

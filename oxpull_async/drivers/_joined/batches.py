@@ -54,8 +54,7 @@ class JoinedSqlBatchStore:
         return await self._session.run(guarded(self._batches.scan(batch_id, below, limit)))
 
     async def highest_pending(self, batch_id: UUID) -> UUID | None:
-        _, highest = await self._session.run(guarded(self._batches.tally_with_highest(batch_id, None)))
-        return highest
+        return await self._session.run(guarded(self._batches.highest_pending(batch_id)))
 
     async def task(self, task_id: UUID) -> TaskRow | None:
         return await self._session.run(guarded(self._tasks.get(task_id)))

@@ -41,6 +41,7 @@ _SEAL = _SQL["seal_batch"]
 _COUNT_MEMBERS = _SQL["count_members"]
 _GET_TOTAL = _SQL["get_total"]
 _TALLY = _SQL["tally"]
+_FIND_HIGHEST_PENDING = _SQL["find_highest_pending"]
 _READ_MEMBERS = _SQL["read_members"]
 _SCAN_MEMBERS = _SQL["scan_members"]
 _LIST_SEALED = _SQL["list_sealed"]
@@ -151,6 +152,12 @@ def tally_with_highest(batch_id: UUID, width: int | None) -> Procedure[tuple[Tal
     result = yield _TALLY(batch_id=batch_id.hex)
     highest = max((row[2] for row in result.rows if row[2] is not None), default=None)
     return Tally({row[0]: row[1] for row in result.rows}), None if highest is None else UUID(highest)
+
+
+def highest_pending(batch_id: UUID) -> Procedure[UUID | None]:
+    result = yield _FIND_HIGHEST_PENDING(batch_id=batch_id.hex)
+    highest = result.rows[0][0]
+    return None if highest is None else UUID(highest)
 
 
 def members(

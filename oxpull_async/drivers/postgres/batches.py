@@ -35,6 +35,7 @@ _COUNT_MEMBERS = _SQL["count_members"]
 _COUNT_UP_TO = _SQL["count_up_to"]
 _TALLY = _SQL["tally"]
 _TALLY_WIDE = _SQL["tally_wide"]
+_FIND_HIGHEST_PENDING = _SQL["find_highest_pending"]
 _READ_MEMBERS = _SQL["read_members"]
 _SCAN_MEMBERS = _SQL["scan_members"]
 _LIST_SEALED = _SQL["list_sealed"]
@@ -129,6 +130,12 @@ def tally_with_highest(batch_id: UUID, width: int | None) -> Procedure[tuple[Tal
     result = yield statement(batch_id=batch_id)
     highest = max((row[2] for row in result.rows if row[2] is not None), default=None)
     return Tally({row[0]: row[1] for row in result.rows}), None if highest is None else UUID(highest)
+
+
+def highest_pending(batch_id: UUID) -> Procedure[UUID | None]:
+    result = yield _FIND_HIGHEST_PENDING(batch_id=batch_id)
+    highest = result.rows[0][0]
+    return None if highest is None else UUID(highest)
 
 
 def members(

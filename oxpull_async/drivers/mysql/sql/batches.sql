@@ -74,6 +74,13 @@ LEFT JOIN django_ox_oxtask AS task FORCE INDEX (PRIMARY) ON task.id = member.tas
 WHERE member.batch_id = :batch_id
 GROUP BY task.status
 
+-- name: find_highest_pending
+-- Each member's row is looked up by its key.
+SELECT MAX(member.task_id)
+FROM oxpull_oxpullbatchmember AS member FORCE INDEX (oxpull_batch_member_uniq)
+STRAIGHT_JOIN django_ox_oxtask AS task FORCE INDEX (PRIMARY) ON task.id = member.task_id
+WHERE member.batch_id = :batch_id AND task.status NOT IN {{settled}}
+
 -- name: read_members
 -- A page by the unique index; its last member comes whatever its status, so that the next page can follow it.
 WITH page AS (

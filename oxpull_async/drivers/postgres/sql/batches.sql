@@ -133,6 +133,13 @@ LEFT JOIN django_ox_oxtask AS task ON task.id = member.task_id
 WHERE member.batch_id = :batch_id::uuid
 GROUP BY task.status
 
+-- name: find_highest_pending
+-- For a wide batch alone: what is pending is found by a scan of all tasks, and there are few of those by now.
+SELECT max(member.task_id::text)
+FROM django_ox_oxtask AS task
+JOIN oxpull_oxpullbatchmember AS member ON member.task_id = task.id AND member.batch_id = :batch_id::uuid
+WHERE task.status NOT IN {{settled}}
+
 -- name: read_members
 -- A page by the unique index; its last member comes whatever its status, so that the next page can follow it.
 WITH page AS MATERIALIZED (

@@ -72,6 +72,12 @@ LEFT JOIN django_ox_oxtask AS task ON task.id = member.task_id
 WHERE member.batch_id = :batch_id
 GROUP BY task.status
 
+-- name: find_highest_pending
+-- Each member's row is looked up by its key.
+SELECT max(member.task_id)
+FROM oxpull_oxpullbatchmember AS member CROSS JOIN django_ox_oxtask AS task ON task.id = member.task_id
+WHERE member.batch_id = :batch_id AND +task.status NOT IN {{settled}}
+
 -- name: read_members
 -- A page by the unique index; its last member comes whatever its status, so that the next page can follow it.
 WITH page AS MATERIALIZED (
