@@ -45,7 +45,7 @@ from oxpull_async.exceptions import (
     UniqueViolation,
     WrongDatabase,
 )
-from oxpull_async.options import Unique
+from oxpull_async.options import Exclusive, Unique
 from oxpull_async.results import EnqueueResult, TaskResult
 from oxpull_async.runtime.checkup import Finding
 from oxpull_async.runtime.exclusive_blocks import ExclusiveHold
@@ -74,6 +74,7 @@ __all__ = [
     "Discard",
     "DuplicateTask",
     "EnqueueResult",
+    "Exclusive",
     "ExclusiveBusy",
     "ExclusiveHold",
     "ExclusiveLost",

@@ -9,6 +9,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from oxpull_async.ports import Claim, TaskRow
+    from oxpull_async.ports_exclusive import HeldPlace, Renewal
 
 
 class LeaseKeeper(Protocol):
@@ -16,6 +17,9 @@ class LeaseKeeper(Protocol):
 
     async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
         """Extend the leases still held by this worker at their epochs; returns the ids extended."""
+
+    async def renew_places(self, places: Sequence[HeldPlace]) -> Renewal:
+        """Extend the leases of exclusive keys, by owner and token."""
 
     async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
         """Those of the task rows that exist, in any order."""

@@ -36,6 +36,7 @@ from oxpull_async.runtime.actions import Actions
 from oxpull_async.runtime.checkup import Checkup, Finding
 from oxpull_async.runtime.draining import run_until_idle
 from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
+from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooked, Hooks
@@ -94,9 +95,10 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         self.unique: UniqueKeys = UniqueKeys(self._bound_host, Rerunner(self).sweep)
         self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock)
         self.health: HealthCheck = HealthCheck(lambda: self.store)
+        exclusive = ExclusiveTasks(self._tasks, lambda: self.store, self._settle_hints, self._ready_hints)
+        self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, exclusive)
         self.limits: Limits = Limits(self)
         self.queues: Queues = Queues(lambda: self.store, self._ready_hints)
-        self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, self._ready_hints)
         make_row = partial(row_to_write, settings=self.settings, unique=uniqueness)
         self.schedules: Schedules = Schedules(self, make_row, self._announce, self._reader)
         self._batching = Batching(

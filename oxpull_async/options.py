@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
+from oxpull_async.core.exclusive_options import Exclusive as Exclusive
 from oxpull_async.core.executors import check_executor
 from oxpull_async.core.names import (
     check_backend_name,
@@ -36,6 +37,7 @@ class TaskOptions:
     backoff: float | Callable[..., Any] | None = None
     takes_context: bool = False
     unique: Unique | None = None
+    exclusive: Exclusive | None = None
     wait: float | None = None
     """How long a unique enqueue waits for a competitor's open transaction, in seconds.
 
@@ -55,8 +57,8 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
         known = TaskOptions.__dataclass_fields__
         raise InvalidTask(". ".join(f"there is no task option {n!r}{suggestion(n, known)}" for n in sorted(unknown)))
     options = {name: value for name, value in given.items() if value is not None}
-    unique = options.pop("unique", None)
-    return checked(TaskOptions(**options, unique=_unique(unique)))
+    unique, exclusive = options.pop("unique", None), options.pop("exclusive", None)
+    return checked(TaskOptions(**options, unique=_unique(unique), exclusive=_exclusive(exclusive)))
 
 
 def checked(options: TaskOptions) -> TaskOptions:
@@ -82,3 +84,13 @@ def _unique(value: object) -> Unique | None:
     if isinstance(value, Unique):
         return value
     raise InvalidTask(f"unique takes True, False or Unique(…), not {value!r}")
+
+
+def _exclusive(value: object) -> Exclusive | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Exclusive()
+    if isinstance(value, Exclusive):
+        return value
+    raise InvalidTask(f"exclusive takes True, False or Exclusive(…), not {value!r}")

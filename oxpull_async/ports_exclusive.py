@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -14,9 +14,9 @@ from oxpull_async.ports import Claim, ClaimRequest
 class OnConflict(Enum):
     """What becomes of a task whose key has no free place."""
 
-    WAIT = auto()
-    SKIP = auto()
-    FAIL = auto()
+    WAIT = "wait"
+    SKIP = "skip"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Wanted:
     lease_seconds: float
 
 
-class Held(NamedTuple):
+class HeldPlace(NamedTuple):
     """A place that is held: ``token`` is its fencing token, which grows with each acquisition of the key."""
 
     key: str
@@ -58,8 +58,8 @@ class Freed:
 class Renewal:
     """What became of leases. One that is in neither list was being decided about, and is to be asked for again."""
 
-    extended: Sequence[Held] = ()
-    lost: Sequence[Held] = ()
+    extended: Sequence[HeldPlace] = ()
+    lost: Sequence[HeldPlace] = ()
 
 
 class Candidate(NamedTuple):
@@ -89,7 +89,7 @@ KeysOf: TypeAlias = Callable[[Sequence[Candidate]], Sequence[TaskWanted]]
 class ExclusiveClaims:
     """What became of the candidates of one claim."""
 
-    granted: Sequence[tuple[Claim, Held]] = ()
+    granted: Sequence[tuple[Claim, HeldPlace]] = ()
     refused: Sequence[Claim] = ()
     """RUNNING without a place, to be settled as failed attempts."""
     skipped: Sequence[UUID] = ()
@@ -101,7 +101,7 @@ class ExclusiveClaims:
 class ExclusiveStore(Protocol):
     """Mutexes and semaphores, by key. Every decision about a key is made under the lock of its row."""
 
-    async def acquire(self, wanted: Wanted, *, patience_seconds: float | None) -> tuple[Held | Waiting, Freed]:
+    async def acquire(self, wanted: Wanted, *, patience_seconds: float | None) -> tuple[HeldPlace | Waiting, Freed]:
         """Take a place, or stand in line for so long; with None, don't."""
         ...
 
@@ -109,7 +109,7 @@ class ExclusiveStore(Protocol):
         """Whether it's worthwhile to ask again: a place is kept for this caller, or one may be free."""
         ...
 
-    async def release(self, places: Sequence[Held]) -> tuple[Sequence[Held], Freed]:
+    async def release(self, places: Sequence[HeldPlace]) -> tuple[Sequence[HeldPlace], Freed]:
         """Give places back, by owner and token; returns those that were still held."""
         ...
 
@@ -117,7 +117,7 @@ class ExclusiveStore(Protocol):
         """Give back whatever the caller has: a place, one kept for it, or its place in line."""
         ...
 
-    async def renew(self, places: Sequence[Held]) -> Renewal:
+    async def renew(self, places: Sequence[HeldPlace]) -> Renewal:
         """Extend leases, by owner and token; one that is over too, as long as nobody has the place instead."""
         ...
 

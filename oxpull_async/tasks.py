@@ -18,7 +18,7 @@ from oxpull_async.core.durations import Duration
 from oxpull_async.core.executors import check_process_function
 from oxpull_async.core.names import check_task_path
 from oxpull_async.exceptions import InvalidArguments, InvalidTask, NotOpen
-from oxpull_async.options import BackoffChoice, TaskOptions, Unique, checked, make_options
+from oxpull_async.options import BackoffChoice, Exclusive, TaskOptions, Unique, checked, make_options
 from oxpull_async.results import EnqueueResult
 from oxpull_async.schedules import ScheduleMaker
 
@@ -72,6 +72,10 @@ class TaskContext(Protocol[State]):
     @property
     def cancelled(self) -> bool:
         """Whether the worker wants this attempt to end: a function in a thread has to look, nothing stops it."""
+
+    @property
+    def fence(self) -> int | None:
+        """The fencing token of an exclusive task: it grows with each run of its key. None for all others."""
 
     @property
     def state(self) -> State:
@@ -246,6 +250,7 @@ class TaskMaker(ScheduleMaker):
         timeout: Duration | None = ...,
         backoff: Duration | BackoffChoice | None = ...,
         unique: bool | Unique = ...,
+        exclusive: bool | Exclusive = ...,
         pydantic: bool = ...,
     ) -> ContextTaskDecorator: ...
 
@@ -262,6 +267,7 @@ class TaskMaker(ScheduleMaker):
         timeout: Duration | None = ...,
         backoff: Duration | BackoffChoice | None = ...,
         unique: bool | Unique = ...,
+        exclusive: bool | Exclusive = ...,
         executor: Literal["process"] | None = ...,
         pydantic: bool = ...,
     ) -> TaskDecorator: ...
@@ -286,10 +292,21 @@ class TaskMaker(ScheduleMaker):
         check_dependencies(task.path, function)
         if options.takes_context and not inspect.signature(function).parameters:
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
+        check_exclusive(task)
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
             raise InvalidTask(f"the task path {task.path} is taken by {known.function!r}")
         self._tasks[task.path] = task
         return task
+
+
+def check_exclusive(task: AnyTask) -> None:
+    """Raises: InvalidTask for a parameter that the function doesn't have."""
+    exclusive = task.options.exclusive
+    if exclusive is None or exclusive.by is None or callable(exclusive.by):
+        return
+    unknown = [name for name in exclusive.by if name not in task.signature.parameters]
+    if unknown:
+        raise InvalidTask(f"{task.path}{task.signature}: Exclusive(by=…) names no parameter {', '.join(unknown)}")
 
 
 class TaskDecorator(Protocol):

@@ -16,6 +16,9 @@ from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
+from oxpull_async.core.durations import Duration, seconds
+from oxpull_async.exceptions import InvalidTask
+
 RESERVED_SECONDS: Final = 10.0
 """How long a place is kept for who is first in line."""
 PATIENCE_SECONDS: Final = 30.0
@@ -23,10 +26,13 @@ PATIENCE_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 86_400.0
 """How long a key is remembered that nobody uses."""
 
+SHORTEST_LEASE_SECONDS: Final = 1.0
 SHORTEST_SECONDS: Final = 0.05
 """How soon a caller is told to look again at the earliest."""
 
 _LONGEST_NAME: Final = 255
+_LONGEST_LEASE_SECONDS: Final = 366 * 86_400.0
+_MOST_PLACES: Final = 1_000_000
 _FIRST_POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 1.0
 
@@ -39,6 +45,26 @@ def mutex_name(prefix: str, values: Mapping[str, Any]) -> str:
         (value,) = values.values()
         return f"{prefix}:{value}" if isinstance(value, str) else f"{prefix}:{_canonical(value)}"
     return f"{prefix}:{_canonical(dict(values))}"
+
+
+def check_places(value: object) -> int:
+    """How many may hold a key at once. Raises: InvalidTask."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_PLACES:
+        raise InvalidTask(f"limit must be a whole number from 1 to {_MOST_PLACES}, not {value!r}")
+    return value
+
+
+def check_key_lease(value: Duration) -> float:
+    """How long a key outlives its holder, in seconds. Raises: InvalidTask."""
+    try:
+        number = seconds(value, "lease")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(str(error)) from error
+    if not SHORTEST_LEASE_SECONDS <= number <= _LONGEST_LEASE_SECONDS:
+        raise InvalidTask(
+            f"lease must be from {SHORTEST_LEASE_SECONDS:g} to {_LONGEST_LEASE_SECONDS:g} seconds, not {number:g}"
+        )
+    return number
 
 
 def mutex_key(name: str) -> str:
@@ -124,4 +150,5 @@ class Taken:
 
 
 def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    """A default need not be a JSON value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)

@@ -24,7 +24,7 @@ from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import (
     ExclusiveClaims,
     Freed,
-    Held,
+    HeldPlace,
     KeysOf,
     OnConflict,
     Renewal,
@@ -50,7 +50,7 @@ class SqlExclusiveStore:
     def _pool(self) -> Pool:
         return self._get_pool()
 
-    async def acquire(self, wanted: Wanted, *, patience_seconds: float | None) -> tuple[Held | Waiting, Freed]:
+    async def acquire(self, wanted: Wanted, *, patience_seconds: float | None) -> tuple[HeldPlace | Waiting, Freed]:
         answer, kept = await self._pool.transact(self._decisions.acquire(wanted, patience_seconds))
         return answer, await self._tell(kept)
 
@@ -61,7 +61,7 @@ class SqlExclusiveStore:
             return True
         return sum(holder.remaining > 0 for holder in state.holders) < capacity
 
-    async def release(self, places: Sequence[Held]) -> tuple[Sequence[Held], Freed]:
+    async def release(self, places: Sequence[HeldPlace]) -> tuple[Sequence[HeldPlace], Freed]:
         if not places:
             return [], Freed()
         released, kept = await self._pool.transact(self._decisions.release(places))
@@ -70,7 +70,7 @@ class SqlExclusiveStore:
     async def abandon(self, key: str, owner: UUID) -> Freed:
         return await self._tell(await self._pool.transact(self._decisions.abandon(key, owner)))
 
-    async def renew(self, places: Sequence[Held]) -> Renewal:
+    async def renew(self, places: Sequence[HeldPlace]) -> Renewal:
         return await renew_places(self._room, self._pool, places)
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
@@ -102,7 +102,7 @@ class SqlExclusiveStore:
         )
 
 
-async def renew_places(room: Room, connection: Alone, places: Sequence[Held]) -> Renewal:
+async def renew_places(room: Room, connection: Alone, places: Sequence[HeldPlace]) -> Renewal:
     """Without the locks of keys: who finds a lease over deletes its row, and a row that is gone isn't renewed.
 
     Rows that are just being decided about are passed over, and only looked for.
@@ -124,7 +124,7 @@ class Decisions:
     def __init__(self, steps: ExclusiveProcedures) -> None:
         self._steps = steps
 
-    def acquire(self, wanted: Wanted, patience_seconds: float | None) -> Procedure[tuple[Held | Waiting, _Kept]]:
+    def acquire(self, wanted: Wanted, patience_seconds: float | None) -> Procedure[tuple[HeldPlace | Waiting, _Kept]]:
         """An owner that has a place already gets that one: the answer to an earlier call was lost."""
         lines, kept = yield from self._lines([wanted])
         line = lines[wanted.key]
@@ -140,7 +140,7 @@ class Decisions:
         answer = work.held[0] if work.held else Waiting(line.backstop(wanted.owner, 0))
         return answer, kept
 
-    def release(self, places: Sequence[Held]) -> Procedure[tuple[list[Held], _Kept]]:
+    def release(self, places: Sequence[HeldPlace]) -> Procedure[tuple[list[HeldPlace], _Kept]]:
         """What isn't held any more is left alone."""
         keys = _keys(places)
         yield from self._steps.lock(keys)
@@ -245,8 +245,8 @@ class Decisions:
 class _Work:
     """What is to be written."""
 
-    held: list[Held] = field(default_factory=list)
-    taken_up: list[Held] = field(default_factory=list)
+    held: list[HeldPlace] = field(default_factory=list)
+    taken_up: list[HeldPlace] = field(default_factory=list)
     """Reservations whose owners have come."""
     waiters: list[NewWaiter] = field(default_factory=list)
     running: list[UUID] = field(default_factory=list)
@@ -293,9 +293,9 @@ def _reservation(head: Head) -> NewHolder:
     return NewHolder(head.key, head.number, head.owner, True, RESERVED_SECONDS)
 
 
-def _held(wanted: Wanted, token: int) -> Held:
-    return Held(wanted.key, token, wanted.owner, wanted.lease_seconds)
+def _held(wanted: Wanted, token: int) -> HeldPlace:
+    return HeldPlace(wanted.key, token, wanted.owner, wanted.lease_seconds)
 
 
-def _keys(places: Sequence[Held]) -> list[str]:
+def _keys(places: Sequence[HeldPlace]) -> list[str]:
     return sorted({place.key for place in places})

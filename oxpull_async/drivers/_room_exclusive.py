@@ -10,7 +10,7 @@ from uuid import UUID
 from oxpull_async.core.exclusivity import Holder
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, Held
+from oxpull_async.ports_exclusive import Candidate, HeldPlace
 
 Place: TypeAlias = tuple[str, int]
 """A key and a number drawn for it: the primary key of holders and of waiters."""
@@ -74,7 +74,7 @@ class ExclusiveProcedures(Protocol):
 
     def insert_holders(self, holders: Sequence[NewHolder]) -> Procedure[None]: ...
 
-    def delete_holders(self, places: Sequence[Held]) -> Procedure[set[Place]]: ...
+    def delete_holders(self, places: Sequence[HeldPlace]) -> Procedure[set[Place]]: ...
 
     def insert_waiters(self, waiters: Sequence[NewWaiter]) -> Procedure[None]: ...
 
@@ -86,11 +86,11 @@ class ExclusiveProcedures(Protocol):
 
     def delete_owner(self, key: str, owner: UUID) -> Procedure[None]: ...
 
-    def renew(self, places: Sequence[Held]) -> Procedure[set[Place]]:
+    def renew(self, places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
         """Run by ``write``."""
         ...
 
-    def find_holders(self, places: Sequence[Held]) -> Procedure[set[Place]]: ...
+    def find_holders(self, places: Sequence[HeldPlace]) -> Procedure[set[Place]]: ...
 
     def lock_due(self, request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]: ...
 

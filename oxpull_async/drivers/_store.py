@@ -13,7 +13,7 @@ from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.stored_schedules import Boundary, ScheduleRow, UnreadableRow
 from oxpull_async.drivers import _ticks
 from oxpull_async.drivers._batches import SqlBatchStore
-from oxpull_async.drivers._exclusive import SqlExclusiveStore
+from oxpull_async.drivers._exclusive import SqlExclusiveStore, renew_places
 from oxpull_async.drivers._joined.session import JoinedSession
 from oxpull_async.drivers._joined.store import Callers, JoinedSqlStore
 from oxpull_async.drivers._keys import SqlKeyStore
@@ -35,6 +35,7 @@ from oxpull_async.ports import (
     TaskRow,
     Unseen,
 )
+from oxpull_async.ports_exclusive import HeldPlace, Renewal
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.ports_schedules import NewTick, TickOutcome, TickRefused, TickTaken
 
@@ -287,6 +288,9 @@ class SqlLeaseKeeper:
 
     async def renew(self, claims: Sequence[Claim], *, worker_id: str, lease_seconds: float) -> Sequence[UUID]:
         return await self._connection.write(self._room.claims.renew(claims, worker_id, lease_seconds))
+
+    async def renew_places(self, places: Sequence[HeldPlace]) -> Renewal:
+        return await renew_places(self._room, self._connection, places)
 
     async def get_tasks(self, task_ids: Sequence[UUID]) -> Sequence[TaskRow]:
         return await self._connection.read(self._room.tasks.get_many(task_ids))

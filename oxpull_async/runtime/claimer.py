@@ -101,6 +101,7 @@ class Claimer:
             held = await self._host.store.held(self._terms.worker_id)
             lost = [claim for claim in self._attempts.unaccounted(list(held)) if self._is_mine(claim)]
             released = await self._host.store.release(lost, worker_id=self._terms.worker_id)
+            await self._host.exclusive.tasks.recover(lost)
             if released:
                 log(
                     logging.WARNING,

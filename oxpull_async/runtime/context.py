@@ -37,6 +37,11 @@ class AttemptContext:
         return self._attempt.interrupted is not None
 
     @property
+    def fence(self) -> int | None:
+        """The fencing token of an exclusive task; None for all others."""
+        return self._host.exclusive.tasks.fence(self._attempt.claim)
+
+    @property
     def state(self) -> Any:
         """What the Oxpull's ``task_state`` has opened; None without one."""
         return self._host.task_state_keeper.value

@@ -17,24 +17,29 @@ from oxpull_async._contention import retrying
 from oxpull_async._ids import new_id
 from oxpull_async._shield import shielded
 from oxpull_async.core.durations import Duration, seconds
-from oxpull_async.core.exclusivity import PATIENCE_SECONDS, mutex_key, poll_pause, shown_name
+from oxpull_async.core.exclusivity import (
+    PATIENCE_SECONDS,
+    check_key_lease,
+    check_places,
+    mutex_key,
+    poll_pause,
+    shown_name,
+)
 from oxpull_async.core.leases import renewal_interval
-from oxpull_async.exceptions import ExclusiveLost, ExclusiveTimeout, InvalidArguments, OxpullError
-from oxpull_async.ports_exclusive import ExclusiveStore, Freed, Held, Waiting, Wanted
-from oxpull_async.runtime.hints import ReadyHints, SettleHints
+from oxpull_async.exceptions import ExclusiveLost, ExclusiveTimeout, InvalidArguments, InvalidTask, OxpullError
+from oxpull_async.ports_exclusive import ExclusiveStore, HeldPlace, Waiting, Wanted
+from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.telemetry import log
 
 T = TypeVar("T")
 
-_SHORTEST_LEASE_SECONDS: Final = 1.0
 _CLEANUP_SECONDS: Final = 5.0
-_MOST_PLACES: Final = 1_000_000
 
 
 class ExclusiveHold:
     """An exclusive key in use: what ``async with ox.exclusive(…) as held`` gives."""
 
-    def __init__(self, name: str, held: Held, asked_at: float) -> None:
+    def __init__(self, name: str, held: HeldPlace, asked_at: float) -> None:
         self.name: str = name
         self.fence: int = held.token
         """The fencing token: it grows with each acquisition of the key. Give it to whatever you write to."""
@@ -55,10 +60,10 @@ class ExclusiveHold:
 class ExclusiveBlocks:
     """Makes the blocks, and keeps their leases."""
 
-    def __init__(self, store: Callable[[], ExclusiveStore], ready: ReadyHints) -> None:
+    def __init__(self, store: Callable[[], ExclusiveStore], tasks: ExclusiveTasks) -> None:
+        self.tasks: ExclusiveTasks = tasks
+        """What workers do about tasks that are exclusive."""
         self._store = store
-        self._ready = ready
-        self._turns = SettleHints()
 
     def __call__(
         self, key: str, *, lease: Duration = 60, wait: Duration | None = None, limit: int = 1
@@ -73,12 +78,6 @@ class ExclusiveBlocks:
         ExclusiveLost, StoreError.
         """
         return self._block(_wanted(key, lease, limit), key, math.inf if wait is None else _checked(wait, "wait"))
-
-    def told(self, freed: Freed) -> None:
-        """Wake those of this process for whom a place is kept."""
-        self._turns.settled(freed.callers)
-        if freed.tasks:
-            self._ready.enqueued()
 
     @asynccontextmanager
     async def _block(self, wanted: Wanted, name: str, wait: float) -> AsyncIterator[ExclusiveHold]:
@@ -105,22 +104,22 @@ class ExclusiveBlocks:
 
     async def _wait_for_place(self, wanted: Wanted, name: str, wait: float) -> ExclusiveHold:
         deadline = time.monotonic() + wait
-        with self._turns.subscribed(wanted.owner) as told:
+        with self.tasks.turns.subscribed(wanted.owner) as told:
             while True:
                 told.clear()
                 asked_at = time.monotonic()
                 answer = await self._ask(wanted, patience_seconds=PATIENCE_SECONDS if wait else None)
-                if isinstance(answer, Held):
+                if isinstance(answer, HeldPlace):
                     return ExclusiveHold(name, answer, asked_at)
                 await self._until_worthwhile(wanted, told, min(deadline, asked_at + PATIENCE_SECONDS / 2))
                 if time.monotonic() >= deadline:
                     raise ExclusiveTimeout(f"the exclusive key {name!r} didn't become free within {wait:g} s")
 
-    async def _ask(self, wanted: Wanted, *, patience_seconds: float | None) -> Held | Waiting:
+    async def _ask(self, wanted: Wanted, *, patience_seconds: float | None) -> HeldPlace | Waiting:
         """Safe to repeat: who has a place already gets that one."""
         store = self._store()
         answer, freed = await retrying(lambda: store.acquire(wanted, patience_seconds=patience_seconds))
-        self.told(freed)
+        self.tasks.told(freed)
         return answer
 
     async def _until_worthwhile(self, wanted: Wanted, told: asyncio.Event, deadline: float) -> None:
@@ -182,10 +181,10 @@ class ExclusiveBlocks:
         released, freed = await retrying(lambda: self._store().release([hold._place]))
         if not released:
             hold.lost.set()
-        self.told(freed)
+        self.tasks.told(freed)
 
     async def _abandon(self, wanted: Wanted) -> None:
-        self.told(await retrying(lambda: self._store().abandon(wanted.key, wanted.owner)))
+        self.tasks.told(await retrying(lambda: self._store().abandon(wanted.key, wanted.owner)))
 
     async def _cleanup(self, work: Coroutine[Any, Any, None]) -> None:
         """To its end although the caller is cancelled, within a bound. What fails is left to the lease."""
@@ -202,12 +201,10 @@ class ExclusiveBlocks:
 def _wanted(key: str, lease: Duration, limit: int) -> Wanted:
     if not isinstance(key, str):
         raise InvalidArguments(f"an exclusive key is a str, not {key!r}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_PLACES:
-        raise InvalidArguments(f"limit must be a whole number of at least 1, not {limit!r}")
-    lease_seconds = _checked(lease, "lease")
-    if lease_seconds < _SHORTEST_LEASE_SECONDS:
-        raise InvalidArguments(f"lease must be at least {_SHORTEST_LEASE_SECONDS:g} s, not {lease_seconds:g}")
-    return Wanted(mutex_key(key), shown_name(key), new_id(), limit, lease_seconds)
+    try:
+        return Wanted(mutex_key(key), shown_name(key), new_id(), check_places(limit), check_key_lease(lease))
+    except InvalidTask as error:
+        raise InvalidArguments(str(error)) from error
 
 
 def _checked(value: Duration, name: str) -> float:

@@ -37,6 +37,7 @@ class Plan:
     function: Callable[..., Any]
     room: Room
     timeout: float | None
+    is_exclusive: bool = False
 
 
 class Execution:
@@ -62,11 +63,20 @@ class Execution:
         that can't be stored. Arguments are parsed for each attempt, so that
         none sees what another has done to them.
         """
+        if plan.is_exclusive:
+            self._host.exclusive.tasks.admit(attempt.claim)
         if plan.room is Room.LOOP:
             return self._on_loop(attempt, plan)
         if plan.room is Room.THREAD:
             return self._in_thread(attempt, plan)
         return run_in_process(plan.function, attempt.claim.args, attempt.claim.kwargs, self._processes)
+
+    def abandon(self, attempt: Attempt) -> None:
+        """It comes to no outcome, or its row was taken away: others may have its exclusive key, unless it runs on."""
+        if attempt.is_over:
+            self._host.exclusive.tasks.let_go(attempt.claim)
+        else:
+            self._host.exclusive.tasks.forget(attempt.claim)
 
     def spare_thread(self) -> None:
         """Let one more thread be used, in the place of one that will never end."""
@@ -81,7 +91,7 @@ class Execution:
         else:
             room = Room.LOOP if inspect.iscoroutinefunction(task.function) else Room.THREAD
         function = task.function if room is Room.PROCESS else task.entry.call
-        return Plan(task, function, room, task.options.timeout)
+        return Plan(task, function, room, task.options.timeout, task.options.exclusive is not None)
 
     async def _on_loop(self, attempt: Attempt, plan: Plan) -> str | None:
         args, kwargs = self._arguments(attempt, plan)

@@ -110,6 +110,7 @@ class Executor:
             self._execution.spare_thread()
             self.stuck.set()
         self._conclude(attempt, self._judge.taken_away(attempt.claim, error), error)
+        self._execution.abandon(attempt)
 
     # What became of outcomes: see ``settler.Recipient``.
 
@@ -131,6 +132,7 @@ class Executor:
         """Forget them."""
         for attempt in attempts:
             self._attempts.remove(attempt, is_written=False)
+            self._execution.abandon(attempt)
 
     def refused(self, attempt: Attempt, error: StoreError) -> None:
         """What the task returned can't be stored: the attempt has failed. If not even that can, give up."""
@@ -220,11 +222,12 @@ class Executor:
                 lease_epoch=attempt.claim.lease_epoch,
                 **_fields(attempt.claim),
             )
-        if reason is Interruption.SHUTDOWN:
-            if attempt.is_over:
-                self._unrun.append(attempt.claim)
-            else:
-                mention_left_running(attempt)
+        if reason is Interruption.SHUTDOWN and attempt.is_over:
+            self._unrun.append(attempt.claim)
+        else:
+            self._execution.abandon(attempt)
+        if reason is Interruption.SHUTDOWN and not attempt.is_over:
+            mention_left_running(attempt)
         self._attempts.remove(attempt, is_written=False)
         self._begin()
 

@@ -14,6 +14,7 @@ from oxpull_async.core.leases import renewal_interval
 from oxpull_async.ports import Store
 from oxpull_async.runtime.attempts import Attempt, Attempts, Interruption
 from oxpull_async.runtime.claimer import Terms
+from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.telemetry import log
 
 
@@ -24,10 +25,11 @@ class Heartbeat:
     thread, over a connection of its own.
     """
 
-    def __init__(self, store: Store, terms: Terms, attempts: Attempts) -> None:
+    def __init__(self, store: Store, terms: Terms, attempts: Attempts, exclusive: ExclusiveTasks) -> None:
         self._store = store
         self._terms = terms
         self._attempts = attempts
+        self._exclusive = exclusive
         self._loop = asyncio.get_running_loop()
         self._connection = AsyncExitStack()
         self._keeper: LeaseKeeper | None = None
@@ -66,6 +68,10 @@ class Heartbeat:
         missing = [attempt for attempt in held if attempt.claim.id not in renewed and attempt.is_running]
         if missing:
             await self._check(keeper, missing)
+        lost = await self._exclusive.renew(keeper, claims)
+        for attempt in held if lost else ():
+            if attempt.claim.id in lost:
+                self._loop.call_soon_threadsafe(_give_up, attempt)
 
     async def _check(self, keeper: LeaseKeeper, missing: list[Attempt]) -> None:
         """Only a moved epoch is a lost lease. A LOST row may still be settled by us, who lost it."""

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from oxpull_async.clock import Clock
 from oxpull_async.ports import Store
+from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooks
@@ -54,6 +55,11 @@ class Host(Enqueuer, Protocol):
     @property
     def limits(self) -> Limits:
         """Claims within the rate limits."""
+        ...
+
+    @property
+    def exclusive(self) -> ExclusiveBlocks:
+        """Keys that one at a time holds."""
         ...
 
     @property

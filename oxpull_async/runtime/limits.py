@@ -21,6 +21,7 @@ from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Claim, ClaimRequest, Outcome
 from oxpull_async.ports_limits import LimitStore, Reserved
+from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.hints import ReadyHints
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
@@ -50,6 +51,11 @@ class LimitedHost(Protocol):
         ...
 
     @property
+    def exclusive(self) -> ExclusiveBlocks:
+        """Claims of exclusive tasks too."""
+        ...
+
+    @property
     def ready_hints(self) -> ReadyHints:
         """Tells workers to look again."""
         ...
@@ -73,7 +79,7 @@ class Limits:
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
         """As ``Store.claim``, no more than the limits allow at this moment."""
         if not self._limits:
-            claims = await self._ox.store.claim(request)
+            claims = await self._ox.exclusive.tasks.claim(request)
         else:
             claims = await self._claim_groups(request)
         for limit in self._keyed:
@@ -119,7 +125,7 @@ class Limits:
         try:
             for group, count in reserved.given.items():
                 if count:
-                    found = await self._ox.store.claim(replace(requests[group], limit=count))
+                    found = await self._ox.exclusive.tasks.claim(replace(requests[group], limit=count))
                     unused[group] = count - len(found)
                     claims += found
         finally:
@@ -142,7 +148,7 @@ class Limits:
         claims: list[Claim] = []
         for each in requests.values():
             if len(claims) < each.limit:
-                claims += await self._ox.store.claim(replace(each, limit=each.limit - len(claims)))
+                claims += await self._ox.exclusive.tasks.claim(replace(each, limit=each.limit - len(claims)))
         return claims
 
     async def _within(self, limit: RateLimit, claims: Sequence[Claim]) -> list[Claim]:
@@ -192,6 +198,7 @@ class Limits:
             for claim, seconds in zip(claims, delays, strict=True)
         ]
         await retrying(lambda: self._ox.store.settle(outcomes))
+        await self._ox.exclusive.tasks.release(claims)
 
     def _bucket(self, limit: RateLimit, claim: Claim) -> str | None:
         """The name of the bucket that a claim draws from, None if it isn't covered."""

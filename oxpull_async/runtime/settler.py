@@ -112,6 +112,7 @@ class Settler:
     async def _write(self, batch: list[Attempt], unwritten: dict[Attempt, None]) -> None:
         try:
             landed = set(await self._host.store.settle([_outcome(attempt) for attempt in batch]))
+            await self._host.exclusive.tasks.release(attempt.claim for attempt in batch)
         except StoreError as error:
             is_first = all(attempt.settle_until is None for attempt in batch)
             self._note_try(batch)

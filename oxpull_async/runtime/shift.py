@@ -128,7 +128,7 @@ class Shift:
         return Service("settler", self._settler.turn, wake=outcomes, longest_backoff=longest_backoff)
 
     def _leases(self) -> Aside:
-        heartbeat = Heartbeat(self._host.store, self._terms, self._attempts)
+        heartbeat = Heartbeat(self._host.store, self._terms, self._attempts, self._host.exclusive.tasks)
         longest_backoff = renewal_interval(self._terms.lease_seconds) / 4
         services = [
             Service("heartbeat", heartbeat.turn, longest_backoff=longest_backoff),
@@ -153,6 +153,7 @@ class Shift:
         try:
             await self._claimer.recover()
             released = await self._host.store.release(claims, worker_id=self._terms.worker_id)
+            await self._host.exclusive.tasks.release(claims)
         except OxpullError as error:
             log(
                 logging.ERROR,

@@ -14,7 +14,7 @@ from oxpull_async.ports import Store
 from oxpull_async.ports_exclusive import (
     Candidate,
     ExclusiveClaims,
-    Held,
+    HeldPlace,
     OnConflict,
     TaskWanted,
     Waiting,
@@ -31,10 +31,10 @@ def wanted(name: str = KEY, *, owner: UUID | None = None, capacity: int = 1, lea
     return Wanted(mutex_key(name), shown_name(name), owner or new_id(), capacity, lease)
 
 
-async def acquired(store: Store, wish: Wanted | None = None) -> Held:
+async def acquired(store: Store, wish: Wanted | None = None) -> HeldPlace:
     """A place, which is there."""
     answer = await ask(store, wish or wanted())
-    assert isinstance(answer, Held)
+    assert isinstance(answer, HeldPlace)
     return answer
 
 
@@ -45,7 +45,7 @@ async def in_line(store: Store, wish: Wanted | None = None) -> Wanted:
     return wish
 
 
-async def ask(store: Store, wish: Wanted, patience: float | None = 30.0) -> Held | Waiting:
+async def ask(store: Store, wish: Wanted, patience: float | None = 30.0) -> HeldPlace | Waiting:
     answer, _ = await store.exclusive.acquire(wish, patience_seconds=patience)
     return answer
 

@@ -11,7 +11,7 @@ import pytest
 from oxpull_async._ids import new_id
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, mutex_key
 from oxpull_async.ports import Store
-from oxpull_async.ports_exclusive import Held, Renewal, Waiting
+from oxpull_async.ports_exclusive import HeldPlace, Renewal, Waiting
 from tests.conformance.exclusive_rows import KEY, acquired, ask, counts, in_line, run_out, wanted
 from tests.integration.competitor import Competitor
 
@@ -30,7 +30,7 @@ async def test_one_caller_has_a_key_and_the_next_waits(store: Store):
 async def test_keys_have_nothing_to_do_with_one_another(store: Store):
     await acquired(store, wanted("a"))
 
-    assert isinstance(await ask(store, wanted("b")), Held)
+    assert isinstance(await ask(store, wanted("b")), HeldPlace)
 
 
 async def test_a_token_is_larger_than_all_before_it(store: Store, competitor: Competitor):
@@ -163,7 +163,7 @@ async def test_a_place_that_isn_t_taken_in_time_goes_to_the_next(store: Store, c
 
     run_out(competitor)
 
-    assert isinstance(await ask(store, second), Held)
+    assert isinstance(await ask(store, second), HeldPlace)
     assert isinstance(await ask(store, absent), Waiting)
 
 
@@ -176,7 +176,7 @@ async def test_who_is_first_in_line_is_served_before_a_newcomer_when_a_lease_is_
     run_out(competitor)
 
     assert isinstance(await ask(store, wanted()), Waiting)
-    assert isinstance(await ask(store, first), Held)
+    assert isinstance(await ask(store, first), HeldPlace)
 
 
 async def test_who_has_stopped_asking_loses_its_place_in_line(store: Store, competitor: Competitor):
@@ -295,7 +295,7 @@ async def test_of_many_who_come_at_once_one_is_let_in(store: Store):
 
     answers = await asyncio.gather(*(ask(store, wish) for wish in wishes))
 
-    assert sum(isinstance(answer, Held) for answer in answers) == 1
+    assert sum(isinstance(answer, HeldPlace) for answer in answers) == 1
 
 
 async def test_a_crowd_is_served_one_by_one_with_tokens_that_grow(store: Store):

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from oxpull_async.core.exclusivity import RESERVED_SECONDS
 from oxpull_async.ports import Store
-from oxpull_async.ports_exclusive import Held, OnConflict, Waiting
+from oxpull_async.ports_exclusive import HeldPlace, OnConflict, Waiting
 from tests.conformance.exclusive_rows import acquired, ask, claim, counts, in_line, run_out, wanted
 from tests.conformance.rows import AGES_AGO, LEASE, PATH, WORKER, ids, inserted, new_task, now, row
 from tests.integration.competitor import Competitor
@@ -27,7 +27,7 @@ async def test_a_granted_row_runs_and_has_its_key(store: Store, competitor: Comp
     assert found.lease_expires_at is not None
     assert found.locked_at is not None
     assert found.lease_expires_at - found.locked_at == timedelta(seconds=LEASE)
-    assert held == Held(wanted("key:a").key, held.token, task.id, 60.0)
+    assert held == HeldPlace(wanted("key:a").key, held.token, task.id, 60.0)
     assert isinstance(await ask(store, wanted("key:a")), Waiting)
     assert counts(competitor) == (1, 1)
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import anyio
@@ -19,6 +19,7 @@ from oxpull_async.core.settlements import Settlement
 from oxpull_async.exceptions import ConnectionLost, DeadlockDetected, StoreError
 from oxpull_async.ports import Outcome
 from oxpull_async.runtime.attempts import Attempt
+from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
@@ -80,10 +81,18 @@ class Writer:
         self._answers[attempt].set_exception(error)
 
 
+def host_of(store: Store) -> Any:
+    """An Oxpull without exclusive tasks."""
+    settled, ready = SettleHints(), ReadyHints()
+    tasks = ExclusiveTasks({}, lambda: cast("Any", store), settled, ready)
+    exclusive = SimpleNamespace(tasks=tasks)
+    return SimpleNamespace(store=store, settle_hints=settled, ready_hints=ready, clock=Clock(), exclusive=exclusive)
+
+
 @asynccontextmanager
 async def settling(store: Store, patience: float = 60, *, is_open: bool = True) -> AsyncIterator[Writer]:
     wake = asyncio.Event()
-    host: Any = SimpleNamespace(store=store, settle_hints=SettleHints(), ready_hints=ReadyHints(), clock=Clock())
+    host = host_of(store)
     settler = Settler(host, wake, patience)
     service = Service("settler", settler.turn, wake=wake, longest_backoff=0.01)
     if is_open:
@@ -228,9 +237,7 @@ async def test_a_closed_settler_gives_up_what_comes(caplog: pytest.LogCaptureFix
 async def test_waiters_are_told_of_settled_rows_and_workers_of_due_retries():
     settled = success()
     retried = Outcome(uuid4(), 1, Settlement.retry(ERROR, 0), "[]", datetime.now(UTC), NOW)
-    host: Any = SimpleNamespace(
-        store=(store := Store()), settle_hints=SettleHints(), ready_hints=ReadyHints(), clock=Clock()
-    )
+    host = host_of(store := Store())
     store.gate.set()
     settler = Settler(host, asyncio.Event(), 60)
     writer = Writer(settler)

@@ -16,7 +16,7 @@ from oxpull_async.drivers.mysql._rows import claim as read_claim
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
 from oxpull_async.drivers.mysql.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, Held
+from oxpull_async.ports_exclusive import Candidate, HeldPlace
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -91,7 +91,7 @@ def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     yield _INSERT_PLACE.many(rows)
 
 
-def delete_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were there."""
     present = yield from find_holders(places)
     if present:
@@ -141,7 +141,7 @@ def delete_owner(key: str, owner: UUID) -> Procedure[None]:
     yield _DELETE_WAITING_OWNER(key=key, owner=owner.hex)
 
 
-def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
+def renew(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were extended, in a transaction of its own."""
     yield BEGIN()
     locked = yield _LOCK_PLACES(fenced=tuple(_held(places)))
@@ -157,7 +157,7 @@ def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
     return renewed
 
 
-def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def find_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that are there."""
     result = yield _FIND_PLACES(held=document(_held(places)))
     return {(row[0], row[1]) for row in result.rows}
@@ -222,7 +222,7 @@ def delete_mutexes(keys: Sequence[str]) -> Procedure[None]:
     yield _DELETE_MUTEXES(keys=tuple(keys))
 
 
-def _held(places: Iterable[Held]) -> list[tuple[str, int, str]]:
+def _held(places: Iterable[HeldPlace]) -> list[tuple[str, int, str]]:
     return [(place.key, place.token, place.owner.hex) for place in places]
 
 

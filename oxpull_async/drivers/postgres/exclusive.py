@@ -13,7 +13,7 @@ from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewW
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.postgres.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, Held
+from oxpull_async.ports_exclusive import Candidate, HeldPlace
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -78,7 +78,7 @@ def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     )
 
 
-def delete_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were there."""
     result = yield _DELETE_PLACES(**_held(places))
     return {(row[0], row[1]) for row in result.rows}
@@ -119,13 +119,13 @@ def delete_owner(key: str, owner: UUID) -> Procedure[None]:
     yield _DELETE_WAITING_OWNER(key=key, owner=owner)
 
 
-def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
+def renew(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were extended."""
     result = yield _RENEW_PLACES(**_held(places), leases=[place.lease_seconds for place in places])
     return {(row[0], row[1]) for row in result.rows}
 
 
-def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def find_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that are there."""
     result = yield _FIND_PLACES(**_held(places))
     return {(row[0], row[1]) for row in result.rows}
@@ -171,7 +171,7 @@ def delete_mutexes(keys: Sequence[str]) -> Procedure[None]:
     yield _DELETE_MUTEXES(keys=list(keys))
 
 
-def _held(places: Sequence[Held]) -> dict[str, list[Any]]:
+def _held(places: Sequence[HeldPlace]) -> dict[str, list[Any]]:
     return {
         "keys": [place.key for place in places],
         "numbers": [place.token for place in places],

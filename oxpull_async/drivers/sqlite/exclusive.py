@@ -14,7 +14,7 @@ from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.sqlite._rows import claim_row, id_array, instant, modifier, text
 from oxpull_async.drivers.sqlite.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, Held
+from oxpull_async.ports_exclusive import Candidate, HeldPlace
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -76,7 +76,7 @@ def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     yield _INSERT_PLACES(holders=json.dumps(rows))
 
 
-def delete_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were there."""
     result = yield _DELETE_PLACES(held=_held(places))
     return {(row[0], row[1]) for row in result.rows}
@@ -124,13 +124,13 @@ def delete_owner(key: str, owner: UUID) -> Procedure[None]:
     yield _DELETE_WAITING_OWNER(key=key, owner=owner.hex)
 
 
-def renew(places: Sequence[Held]) -> Procedure[set[Place]]:
+def renew(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that were extended."""
     result = yield _RENEW_PLACES(held=_held(places))
     return {(row[0], row[1]) for row in result.rows}
 
 
-def find_holders(places: Sequence[Held]) -> Procedure[set[Place]]:
+def find_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
     """Those that are there."""
     result = yield _FIND_PLACES(held=_held(places))
     return {(row[0], row[1]) for row in result.rows}
@@ -180,7 +180,7 @@ def delete_mutexes(keys: Sequence[str]) -> Procedure[None]:
     yield _DELETE_MUTEXES(keys=json.dumps(list(keys)))
 
 
-def _held(places: Sequence[Held]) -> str:
+def _held(places: Sequence[HeldPlace]) -> str:
     return json.dumps([[place.key, place.token, place.owner.hex, modifier(place.lease_seconds)] for place in places])
 
 
