@@ -1,7 +1,8 @@
 """Fixtures for every room of the suite.
 
 `engine` runs a test once per engine: "sqlite", "postgres", "mariadb" and those of OXPULL_TEST_MYSQL_URLS;
-`@pytest.mark.engines("postgres", "mysql")` narrows that. On that engine, `database_url` is a new empty
+`@pytest.mark.engines("postgres", "mysql")` narrows that, and a small run has each test on one of the further servers,
+in turn. On that engine, `database_url` is a new empty
 database, `migrated_url` a new one with all tables, `ox` an open `Oxpull` on a new one with all tables.
 `own_postgres` and `own_mariadb` are servers for one test alone, to be killed, frozen and restarted.
 A test whose engine this machine lacks is skipped, and fails where CI is set.
@@ -14,13 +15,14 @@ import importlib.util
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import hypothesis
 import pytest
 
-from tests.scale import rounds
+from tests.scale import SCALE, rounds
 from tests.servers import MariadbServer, PostgresServer, ServerMissing, mariadb_server, postgres_server
-from tests.servers.databases import Databases, dialect_of, engines
+from tests.servers.databases import Databases, dialect_of, engines, mysql_urls
 
 if TYPE_CHECKING:
     from oxpull_async import Oxpull
@@ -43,7 +45,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _wanted_engines(test: pytest.Item) -> list[str]:
     wanted = [set(mark.args) for mark in test.iter_markers("engines")]
-    return [name for name in engines() if all({name, dialect_of(name)} & names for names in wanted)]
+    return _in_turn([name for name in engines() if all({name, dialect_of(name)} & names for names in wanted)], test)
+
+
+def _in_turn(names: list[str], test: pytest.Item) -> list[str]:
+    """In a small run each test meets one of the further servers; a full run has every test on all of them."""
+    further = [name for name in names if name in mysql_urls()]
+    if SCALE == "full" or not further:
+        return names
+    kept = further[crc32(test.nodeid.encode()) % len(further)]
+    return [name for name in names if name == kept or name not in further]
 
 
 @pytest.hookimpl(wrapper=True)
