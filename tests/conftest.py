@@ -15,14 +15,13 @@ import importlib.util
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import hypothesis
 import pytest
 
-from tests.scale import SCALE, rounds
+from tests.scale import in_turn, rounds
 from tests.servers import MariadbServer, PostgresServer, ServerMissing, mariadb_server, postgres_server
-from tests.servers.databases import Databases, dialect_of, engines, mysql_urls
+from tests.servers.databases import Databases, dialect_of, engines
 
 if TYPE_CHECKING:
     from oxpull_async import Oxpull
@@ -45,16 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _wanted_engines(test: pytest.Item) -> list[str]:
     wanted = [set(mark.args) for mark in test.iter_markers("engines")]
-    return _in_turn([name for name in engines() if all({name, dialect_of(name)} & names for names in wanted)], test)
-
-
-def _in_turn(names: list[str], test: pytest.Item) -> list[str]:
-    """In a small run each test meets one of the further servers; a full run has every test on all of them."""
-    further = [name for name in names if name in mysql_urls()]
-    if SCALE == "full" or not further:
-        return names
-    kept = further[crc32(test.nodeid.encode()) % len(further)]
-    return [name for name in names if name == kept or name not in further]
+    return in_turn([name for name in engines() if all({name, dialect_of(name)} & names for names in wanted)], test)
 
 
 @pytest.hookimpl(wrapper=True)

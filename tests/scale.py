@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from tests.servers.databases import mysql_urls
+
+if TYPE_CHECKING:
+    import pytest
 
 SCALE = os.environ.get("OXPULL_TEST_SCALE", "small")
 if SCALE not in ("small", "full"):
@@ -12,3 +19,12 @@ if SCALE not in ("small", "full"):
 def rounds(*, small: int, full: int) -> int:
     """How often a test repeats its race, or how many rows it makes, at the scale of this run."""
     return full if SCALE == "full" else small
+
+
+def in_turn(engines: list[str], test: pytest.Item) -> list[str]:
+    """In a small run each test meets one of the further servers; a full run has every test on all of them."""
+    further = [name for name in engines if name in mysql_urls()]
+    if SCALE == "full" or not further:
+        return engines
+    kept = further[crc32(test.nodeid.encode()) % len(further)]
+    return [name for name in engines if name == kept or name not in further]

@@ -23,7 +23,7 @@ from tests.integration.competitor import Competitor, aside
 from tests.integration.shared_database import SharedDatabases, empty_tables, shared_databases
 from tests.joined.calls import SEND
 from tests.joined.handles import HANDLES, LEVELS, ORDERS, READ_COMMITTED, Caller, Handle
-from tests.scale import SCALE
+from tests.scale import SCALE, in_turn
 from tests.servers.databases import dialect_of, engines, mysql_urls
 from tests.servers.process import free_port
 
@@ -67,7 +67,7 @@ def _wanted_ways(test: pytest.Item, *, few: bool) -> list[Way]:
     wanted = [set(mark.args) for mark in test.iter_markers("engines")]
     return [
         Way(engine, handle)
-        for engine in engines()
+        for engine in (in_turn(engines(), test) if few else engines())
         for handle in HANDLES.values()
         if handle.dialect == dialect_of(engine) and _is_ready(handle)
         if all(names & {engine, handle.dialect} for names in wanted)
@@ -88,7 +88,7 @@ def _levels(way: Way, name: str) -> list[str]:
 
 @pytest.fixture
 def few() -> None:
-    """A small run looks at the leading handles of each engine only: `pytest.mark.usefixtures("few")`."""
+    """A small run looks at the leading handles of each engine only, and at one of the further servers in turn."""
 
 
 @pytest.fixture

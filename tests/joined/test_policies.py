@@ -15,6 +15,8 @@ from tests.integration.policy_tasks import arguments, claimed, holds, reruns, ro
 from tests.joined.calls import own_rows
 from tests.joined.handles import SERIALIZABLE, Caller
 
+pytestmark = pytest.mark.usefixtures("few")
+
 KINDS = ["raise", "reschedule", "replace", "rerun", "ready", "window"]
 
 
