@@ -6,8 +6,8 @@ INTEROP_VENV := .venv-interop
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 TEST_TIMEOUT ?= 120
-# At once: most tests wait for servers, and two keep two cores busy.
-TEST_JOBS ?= 2
+# At once: most tests wait for servers, so three keep two cores busy.
+TEST_JOBS ?= 3
 
 # Stamps that say what an environment holds; what they depend on renews them.
 DEMO_SET := $(VENV)/.installed-demo

@@ -24,9 +24,11 @@ class Hooks:
         self._hooks: dict[str, list[Hook]] = {event: [] for event in _EVENTS}
 
     def add(self, event: Event, hook: H) -> H:
-        """Register a hook. Raises: InvalidTask for an event that doesn't exist."""
+        """Register a hook. Raises: InvalidTask for an event that doesn't exist, and for what can't be called."""
         if event not in self._hooks:
             raise InvalidTask(f"there is no event {event!r}; the events are {', '.join(_EVENTS)}")
+        if not callable(hook):
+            raise InvalidTask(f"a hook for {event!r} must be a function, not {hook!r}")
         self._hooks[event].append(hook)
         return hook
 

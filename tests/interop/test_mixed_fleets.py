@@ -208,9 +208,7 @@ async def test_an_operator_of_theirs_fences_a_straggler_of_ours(ox: Oxpull, peer
     assert (result.status, result.attempts, result.max_attempts) == (TaskStatus.READY, 1, 2)
 
 
-async def test_theirs_prunes_rows_of_ours_and_ours_those_of_theirs(
-    ox: Oxpull, migrated_url: str, peer: Peer, watcher: Competitor
-):
+async def test_rows_of_both_sides_are_pruned_by_ours(ox: Oxpull, migrated_url: str, peer: Peer, watcher: Competitor):
     ours = await ox.reference("our_app.own", unique=True).enqueue(1)
     (theirs,) = await peer.tell("enqueue", "unique_plain", [[1]])
     for task_id in (ours.id, UUID(theirs)):
