@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -9,8 +10,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
-
-import anyio
 
 from oxpull_async._enqueueing import Enqueueing
 from oxpull_async._opening import Opening
@@ -139,11 +138,16 @@ class Oxpull(TaskMaker, Verbs, Hooked):
 
     async def close(self) -> None:
         """Let shared statements end, and close every connection, within bounds. May be called again."""
-        if self._opening.is_open:
-            with anyio.move_on_after(self.settings.close_timeout, shield=True):
-                await self._batching.drain()
+        try:
+            if self._opening.is_open:
+                with contextlib.suppress(TimeoutError):
+                    await shielded(self._let_end(), within=self.settings.close_timeout)
+        finally:
+            await self._opening.close()
+
+    async def _let_end(self) -> None:
+        await self._batching.drain()
         await self.announcer.drain()
-        await self._opening.close()
 
     async def __aenter__(self) -> Oxpull:
         return await self.open()
