@@ -50,12 +50,12 @@ def work_in_thread(context, number):
 class Crew:
     """Worker processes, and what they wrote into their journal."""
 
-    def __init__(self, folder: Path, database: str, stack: AsyncExitStack) -> None:
+    def __init__(self, folder: Path, database: str, stack: AsyncExitStack, source: str = APP) -> None:
         self._folder = folder
         self._database = database
         self._stack = stack
         self.workers: list[WorkerProcess] = []
-        write_app(folder, APP)
+        write_app(folder, source)
 
     async def start(self, *options: str) -> WorkerProcess:
         """One more worker."""
@@ -81,10 +81,10 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(folder: Path, database: str, count: int) -> AsyncIterator[Crew]:
+async def crew(folder: Path, database: str, count: int, source: str = APP) -> AsyncIterator[Crew]:
     """So many workers, all killed at the end."""
     async with AsyncExitStack() as stack:
-        crew = Crew(folder, database, stack)
+        crew = Crew(folder, database, stack, source)
         for _ in range(count):
             await crew.start()
         yield crew
