@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import asyncpg
@@ -40,7 +41,7 @@ class Lender:
             return good
         lost, self._spare = self._spare, None
         if lost is not None:
-            await self._pool.release(lost)
+            await self.give_back(lost)
         self._waiting += 1
         try:
             return await self._pool.acquire(timeout=self._wait_seconds)
@@ -62,15 +63,16 @@ class Lender:
         return True
 
     async def give_back(self, connection: Any) -> None:
-        """To the pool, which looks at what is left on it."""
-        await self._pool.release(connection, timeout=_RELEASE_SECONDS)
+        """To the pool, which looks at what is left on it; a lost one it may have taken back by itself."""
+        with contextlib.suppress(asyncpg.InternalClientError):
+            await self._pool.release(connection, timeout=_RELEASE_SECONDS)
 
     async def close(self) -> None:
         """Give the spare one back and close the pool."""
         self._is_closing = True
         spare, self._spare = self._spare, None
         if spare is not None:
-            await self._pool.release(spare, timeout=_RELEASE_SECONDS)
+            await self.give_back(spare)
         await self._pool.close()
 
     def terminate(self) -> None:
