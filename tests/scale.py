@@ -28,3 +28,7 @@ def in_turn(engines: list[str], test: pytest.Item) -> list[str]:
         return engines
     kept = further[crc32(test.nodeid.encode()) % len(further)]
     return [name for name in engines if name == kept or name not in further]
+
+
+LEADING: tuple[str, ...] = ("sqlite", "postgres", "mysql" if SCALE == "full" else "mariadb")
+"""For the longest tests: a small run has them on one server of each dialect."""

@@ -25,13 +25,13 @@ from tests.integration.competitor import Competitor, aside
 from tests.integration.faults import Fault
 from tests.integration.faults import Moment as FaultMoment
 from tests.integration.shared_database import empty_tables
-from tests.scale import rounds
+from tests.scale import LEADING, rounds
 
 MOST = 80
 PLAIN, UNIQUE, CALLBACK = "proof.tasks.plain", "proof.tasks.unique", "proof.tasks.callback"
 BATCHES, MEMBERS = "oxpull_oxpullbatch", "oxpull_oxpullbatchmember"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.engines(*LEADING)]
 
 
 def declare(ox: Oxpull) -> Oxpull:

@@ -19,13 +19,13 @@ from tests.integration.faults import Fault, Moment
 from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound, key_of
 from tests.integration.policy_operations import BY_NAME as POLICIES_BY_NAME
 from tests.integration.shared_database import empty_tables
-from tests.scale import rounds
+from tests.scale import LEADING, rounds
 
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
 MOST_STATEMENTS = 40
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.engines(*LEADING)]
 
 
 def kill_all(competitor: Competitor) -> None:
@@ -129,7 +129,7 @@ async def test_when_connections_keep_dying_it_is_told_and_can_be_repeated(
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
     migrated_url: str, competitor: Competitor, doomed: Doomed, operation: Operation, moment: Moment
 ):
-    for at in range(1, MOST_STATEMENTS):
+    for at in range(1, MOST_STATEMENTS, rounds(small=2, full=1)):
         empty_tables(competitor)
         operation.prepare(competitor)
 

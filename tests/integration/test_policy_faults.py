@@ -19,6 +19,7 @@ from tests.integration.policy_operations import POLICY_OPERATIONS, PolicyOperati
 from tests.integration.policy_tasks import arguments, claimed, reruns, settle, task_of
 from tests.integration.shared_database import empty_tables
 from tests.integration.test_kills import Doomed, doomed, kill_all
+from tests.scale import LEADING, rounds
 
 __all__ = ["doomed"]
 
@@ -26,7 +27,7 @@ MOST = 60
 
 every_operation = pytest.mark.parametrize("operation", POLICY_OPERATIONS, ids=lambda operation: operation.name)
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.engines(*LEADING)]
 
 
 async def is_sound(competitor: Competitor) -> None:
@@ -114,7 +115,7 @@ async def test_a_call_outlives_the_death_of_every_connection_at_any_statement(
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
     migrated_url: str, competitor: Competitor, doomed: Doomed, operation: PolicyOperation, moment: FaultMoment
 ) -> None:
-    for at in range(1, MOST):
+    for at in range(1, MOST, rounds(small=3, full=1)):
         empty_tables(competitor)
         operation.prepare(competitor)
 
