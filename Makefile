@@ -58,7 +58,8 @@ suite: setup
 interop: $(INTEROP_SET)
 	@echo "== tests with the reference"
 	@if [ -e $(INTEROP_SET) ]; then \
-		$(INTEROP_VENV)/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS) tests/interop; \
+		$(INTEROP_VENV)/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS) tests/interop \
+			tests/joined/test_sqlite_autocommit.py; \
 	else \
 		echo "*** NOT RUN: the tests with the reference need Python 3.12 or newer. ***"; \
 	fi

@@ -7,7 +7,6 @@ from the values *before* they are stored, so values that no database takes have 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from json import JSONEncoder
@@ -15,8 +14,6 @@ from json import JSONEncoder
 from oxpull_async.core.arguments import PreparedArguments, normalize
 
 _OWN_NAMESPACE = "oxpull_async/unique/1"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 _canonical = JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
@@ -27,15 +24,6 @@ def unique_key(backend: str, task_path: str, queue: str, args: object, kwargs: o
     Raises: TypeError or ValueError for values that have no JSON form. NaN, NUL and surrogates have one here.
     """
     return _digest([backend, task_path, queue, normalize(args), normalize(kwargs)])
-
-
-def unique_key_from_json(backend: str, task_path: str, queue: str, args_json: str, kwargs_json: str) -> str:
-    """``unique_key`` from the JSON texts that ``prepare_arguments`` made of the arguments.
-
-    Equal because the key is defined over what JSON's round trip makes of them; reading the texts is that trip.
-    """
-    kwargs = {} if kwargs_json == "{}" else json.loads(kwargs_json)
-    return _hash(_canonical([backend, task_path, queue, json.loads(args_json), kwargs]))
 
 
 def unique_key_of(backend: str, task_path: str, queue: str, prepared: PreparedArguments) -> str:
@@ -51,18 +39,6 @@ def own_key(backend: str, task_path: str, queue: str, scope_name: str, value: ob
     ``scope_name`` says which notion, ``value`` (any JSON value) what must be the same.
     """
     return _digest([_OWN_NAMESPACE, backend, task_path, queue, scope_name, normalize(value)])
-
-
-def window_start(now: datetime, window_seconds: float) -> datetime:
-    """The UTC instant at which the window around ``now`` began; windows are counted from the epoch.
-
-    Exact to the microsecond, which is also the shortest window.
-    """
-    width = round(window_seconds * 1_000_000)
-    if width < 1:
-        raise ValueError(f"a window must be at least a microsecond, not {window_seconds} seconds")
-    elapsed = (now - _EPOCH) // _MICROSECOND
-    return _EPOCH + (elapsed - elapsed % width) * _MICROSECOND
 
 
 @lru_cache(maxsize=1024)

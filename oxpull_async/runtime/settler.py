@@ -191,11 +191,6 @@ class Settler:
         return self._recipient
 
 
-def _readies(outcome: Outcome, now: datetime) -> bool:
-    """Whether there is something to claim by now: this row again, or a rerun that has waited for it."""
-    return outcome.may_rerun or (outcome.run_after is not None and outcome.run_after <= now)
-
-
 def _outcome(attempt: Attempt) -> Outcome:
     assert attempt.outcome is not None
     return attempt.outcome

@@ -18,7 +18,6 @@ from oxpull_async.runtime.heartbeat import Heartbeat
 from oxpull_async.runtime.host import Host
 from oxpull_async.runtime.reaper import Reaper
 from oxpull_async.runtime.reports import Reports
-from oxpull_async.runtime.rerunner import Rerunner
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
 from oxpull_async.runtime.supervisor import Member, Supervisor
@@ -141,7 +140,6 @@ class Shift:
             return []
         services = [
             Service("reaper", self._reaper.turn),
-            Rerunner(self._host).service(),
             self._host.schedules.service(),
         ]
         if self._host.settings.notify and self._host.store.capabilities.notifications:

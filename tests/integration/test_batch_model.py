@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, initialize, invariant, rule, run_state_machine_as_test
 
-from oxpull_async import Batch, BatchMemberExists, BatchNotFound, BatchSealed, Oxpull
+from oxpull_async import Batch, BatchMemberExists, BatchNotFound, BatchSealed
 from tests.integration.batching import BATCHES, MEMBERS, Tasks
-from tests.integration.competitor import Competitor
-from tests.integration.shared_database import empty_tables
+from tests.integration.machines import DatabaseMachine
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 PENDING = ("READY", "RUNNING", "WAITING")
 RETRYABLE = ("FAILED", "LOST")
@@ -39,34 +34,17 @@ class Modelled:
     callbacks: list[str] = field(default_factory=list)
 
 
-class Queue(RuleBasedStateMachine):
+class Queue(DatabaseMachine):
     """Batches that are filled, sealed, worked off, meddled with, completed and pruned."""
 
-    url: str
     batches = Bundle("batches")
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.Runner()
-        self._competitor = Competitor(self.url)
-        empty_tables(self._competitor)
-        self._ox = Oxpull(self.url)
         self._tasks = Tasks(self._ox)
-        self._run(self._ox.open())
         self._model: list[Modelled] = []
         self._rows: dict[UUID, str] = {}
         self._locks: dict[str, UUID] = {}
-
-    def teardown(self) -> None:
-        self._run(self._ox.close())
-        self._competitor.close()
-        self._loop.close()
-
-    def _run(self, work: Awaitable[T]) -> T:
-        async def main() -> T:
-            return await work
-
-        return self._loop.run(main())
 
     @initialize(target=batches)
     def begin(self) -> Any:

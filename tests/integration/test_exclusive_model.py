@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from datetime import UTC, datetime
-from typing import TypeVar
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from oxpull_async import Oxpull
 from oxpull_async.core.exclusivity import mutex_key
-from oxpull_async.ports import Store
 from oxpull_async.ports_exclusive import HeldPlace, Wanted
-from tests.integration.competitor import Competitor
-from tests.integration.shared_database import empty_tables
+from tests.integration.machines import DatabaseMachine
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 NAME = "feed:one"
 KEY = mutex_key(NAME)
@@ -96,34 +88,12 @@ class Model:
         self.line = [waiting for waiting in self.line if waiting != caller]
 
 
-class Key(RuleBasedStateMachine):
+class Key(DatabaseMachine):
     """One key, and callers who come, go, die and are late."""
-
-    url: str
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.Runner()
-        self._competitor = Competitor(self.url)
-        empty_tables(self._competitor)
-        self._ox = Oxpull(self.url)
-        self._store = self._run(self._open())
         self._model = Model()
-
-    def teardown(self) -> None:
-        self._run(self._ox.close())
-        self._competitor.close()
-        self._loop.close()
-
-    async def _open(self) -> Store:
-        await self._ox.open()
-        return self._ox.store
-
-    def _run(self, work: Awaitable[T]) -> T:
-        async def main() -> T:
-            return await work
-
-        return self._loop.run(main())
 
     @initialize(limit=st.integers(1, 3))
     def begin(self, limit: int) -> None:

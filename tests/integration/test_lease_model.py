@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, invariant, multiple, rule, run_state_machine_as_test
 
-from oxpull_async import Oxpull
 from oxpull_async.core.settlements import Settlement
-from oxpull_async.ports import Claim, ClaimRequest, Outcome, Store
-from tests.integration.competitor import Competitor
-from tests.integration.shared_database import empty_tables
+from oxpull_async.ports import Claim, ClaimRequest, Outcome
+from tests.integration.machines import DatabaseMachine
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 PATH = "proof.tasks.leased"
 RECORD = {"exception_class_path": "builtins.ValueError", "traceback": "ValueError: no"}
@@ -57,36 +51,15 @@ class Row:
         self.workers.pop()
 
 
-class Leases(RuleBasedStateMachine):
+class Leases(DatabaseMachine):
     """Rows that are claimed, renewed, settled, handed back, expired, reaped and meddled with."""
 
-    url: str
     tasks = Bundle("tasks")
     claims = Bundle("claims")
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.Runner()
-        self._competitor = Competitor(self.url)
-        empty_tables(self._competitor)
-        self._ox = Oxpull(self.url, lease=300)
-        self._store = self._run(self._open())
         self._rows: dict[UUID, Row] = {}
-
-    def teardown(self) -> None:
-        self._run(self._ox.close())
-        self._competitor.close()
-        self._loop.close()
-
-    async def _open(self) -> Store:
-        await self._ox.open()
-        return self._ox.store
-
-    def _run(self, work: Awaitable[T]) -> T:
-        async def main() -> T:
-            return await work
-
-        return self._loop.run(main())
 
     def _granted(self, claim: Claim, *statuses: str) -> Row | None:
         """The row, if it's still as this grant left it."""

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import Bundle, consumes, invariant, multiple, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from oxpull_async import DuplicateTask, EnqueueResult, Oxpull
+from oxpull_async import DuplicateTask, EnqueueResult
 from oxpull_async.core.settlements import Settlement
-from oxpull_async.ports import Claim, ClaimRequest, Outcome, Store
-from tests.integration.competitor import Competitor
+from oxpull_async.ports import Claim, ClaimRequest, Outcome
+from tests.integration.machines import DatabaseMachine
 from tests.integration.policy_tasks import PATH, RECORD, UNIQUES, reruns, task_of
-from tests.integration.shared_database import empty_tables
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 PENDING = ("READY", "RUNNING")
 MAX_DELAY, WINDOW = 100, 1000
@@ -113,37 +108,16 @@ class Model:
         self.keys[name] = task_id
 
 
-class Queue(RuleBasedStateMachine):
+class Queue(DatabaseMachine):
     """One kind of unique task at one database, with a clock that is set."""
 
-    url: str
     kind: str
     claims = Bundle("claims")
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.Runner()
-        self._competitor = Competitor(self.url)
-        empty_tables(self._competitor)
         self._model = Model(self.kind)
-        self._ox = Oxpull(self.url)
         self._ox.clock.read_from(lambda: self._model.now)
-        self._store = self._run(self._open())
-
-    async def _open(self) -> Store:
-        await self._ox.open()
-        return self._ox.store
-
-    def teardown(self) -> None:
-        self._run(self._ox.close())
-        self._competitor.close()
-        self._loop.close()
-
-    def _run(self, work: Awaitable[T]) -> T:
-        async def main() -> T:
-            return await work
-
-        return self._loop.run(main())
 
     def _after(self, delay: int | None) -> datetime | None:
         return None if delay is None else self._model.now + timedelta(seconds=delay)

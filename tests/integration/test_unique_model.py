@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
-    RuleBasedStateMachine,
     consumes,
     invariant,
     multiple,
@@ -22,16 +20,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from oxpull_async import EnqueueResult, Oxpull
+from oxpull_async import EnqueueResult
 from oxpull_async.core.keys import unique_key
 from oxpull_async.core.settlements import Settlement
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async.ports import Claim, ClaimRequest, Outcome, Store
-from tests.integration.competitor import Competitor
-from tests.integration.shared_database import empty_tables
+from oxpull_async.ports import Claim, ClaimRequest, Outcome
+from tests.integration.machines import DatabaseMachine
 from tests.scale import rounds
-
-T = TypeVar("T")
 
 PATH = "proof.tasks.model"
 RECORD = {"exception_class_path": "builtins.ValueError", "traceback": "ValueError: no"}
@@ -88,37 +83,16 @@ class Model:
         self.locks = {argument: id for argument, id in self.locks.items() if self.holder(argument)}
 
 
-class Queue(RuleBasedStateMachine):
+class Queue(DatabaseMachine):
     """Rows that are enqueued, run, settled, meddled with and pruned."""
 
-    url: str
     tasks = Bundle("tasks")
     claims = Bundle("claims")
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.Runner()
-        self._competitor = Competitor(self.url)
-        empty_tables(self._competitor)
-        self._ox = Oxpull(self.url)
-        self._store = self._run(self._open())
         self._model = Model()
         self._keys = {unique_key("default", PATH, "default", [name], {}): name for name in ("a", "b", "c")}
-
-    def teardown(self) -> None:
-        self._run(self._ox.close())
-        self._competitor.close()
-        self._loop.close()
-
-    async def _open(self) -> Store:
-        await self._ox.open()
-        return self._ox.store
-
-    def _run(self, work: Awaitable[T]) -> T:
-        async def main() -> T:
-            return await work
-
-        return self._loop.run(main())
 
     def _task(self, *, unique: bool) -> Any:
         return self._ox.reference(PATH, unique=unique)

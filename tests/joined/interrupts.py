@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -101,7 +102,7 @@ def statement_runners() -> list[Any]:
     """The classes of sessions that run procedures statement by statement."""
     runners: list[Any] = [SqlalchemySession]
     for module, name in (("postgres", "AsyncpgSession"), ("mysql", "AsyncmySession")):
-        runners.append(getattr(pytest.importorskip(f"oxpull_async.drivers.{module}.session"), name))
+        runners.append(getattr(importlib.import_module(f"oxpull_async.drivers.{module}.session"), name))
     return runners
 
 

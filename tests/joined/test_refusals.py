@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiosqlite
 import pytest
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
@@ -343,33 +341,3 @@ async def test_arguments_that_cannot_be_stored_are_refused_before_any_sql(
 async def ox_elsewhere() -> Any:
     async with Oxpull.in_memory() as ox:
         yield ox
-
-
-# The sqlite3 module's own modes from Python 3.12 on
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no such modes yet")
-@pytest.mark.parametrize("way", ["aiosqlite"], indirect=True)
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_sqlite_without_autocommit_is_always_in_a_transaction(
-    ox: Oxpull, send: AnyTask, url: str, competitor: Competitor, end: str
-):
-    async with aiosqlite.connect(url.removeprefix("sqlite:///"), autocommit=False) as connection:
-        result = await ox.bind(connection).enqueue_unique(send, 1)
-        assert competitor.counts() == (0, 0)
-        await getattr(connection, end)()
-
-    assert competitor.locks() == ({key_of(1): result.id} if end == "commit" else {})
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no such modes yet")
-@pytest.mark.parametrize("way", ["aiosqlite"], indirect=True)
-async def test_sqlite_with_autocommit_needs_a_begin(ox: Oxpull, send: AnyTask, url: str, competitor: Competitor):
-    async with aiosqlite.connect(url.removeprefix("sqlite:///"), autocommit=True) as connection:
-        with pytest.raises(TransactionRequired):
-            await ox.bind(connection).enqueue_unique(send, 1)
-        await connection.execute("BEGIN")
-        await ox.bind(connection).enqueue_unique(send, 1)
-        await connection.execute("ROLLBACK")
-
-    assert competitor.counts() == (0, 0)

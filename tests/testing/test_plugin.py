@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -140,8 +139,6 @@ def write(folder: Path, module: str, *texts: str) -> None:
 
 
 def pytest_says(folder: Path, plugins: list[str]) -> str:
-    if "pytest_asyncio.plugin" in plugins and importlib.util.find_spec("pytest_asyncio") is None:
-        pytest.skip("pytest-asyncio isn't installed")
     command = [sys.executable, "-m", "pytest", "-W", "error", "-q", "-p", "no:cacheprovider", *plugins]
     done = subprocess.run(
         [*command, "-p", "oxpull_async.testing.plugin", "--rootdir", str(folder), str(folder)],

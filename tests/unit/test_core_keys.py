@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oxpull_async.core.arguments import prepare_arguments
-from oxpull_async.core.keys import own_key, unique_key, unique_key_from_json, unique_key_of, window_start
+from oxpull_async.core.keys import own_key, unique_key, unique_key_of
 from oxpull_async.exceptions import InvalidArguments
 
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -95,13 +95,12 @@ def test_values_without_a_json_form_have_no_key(vector: dict[str, Any]) -> None:
 
 
 @named(STORABLE)
-def test_a_vectors_key_follows_from_its_texts_too(vector: dict[str, Any]) -> None:
+def test_a_vectors_key_follows_from_its_prepared_arguments_too(vector: dict[str, Any]) -> None:
     backend, task_path, queue = vector["backend"], vector["task_path"], vector["queue"]
 
     prepared = prepare_arguments(task_path, arguments(vector), vector["kwargs"])
 
-    key = unique_key_from_json(backend, task_path, queue, prepared.args_json, prepared.kwargs_json)
-    assert key == vector["sha256"]
+    assert unique_key_of(backend, task_path, queue, prepared) == vector["sha256"]
 
 
 @named([vector for vector in HASHED if vector["name"] in UNSTORABLE])
@@ -112,16 +111,15 @@ def test_a_vectors_value_that_has_a_key_may_be_refused_all_the_same(vector: dict
 
 @settings(deadline=None)
 @given(st.lists(values), st.dictionaries(st.text(), values))
-def test_a_key_from_the_texts_is_the_key_from_the_values(args: list[Any], kwargs: dict[str, Any]) -> None:
+def test_a_key_of_prepared_arguments_is_the_key_of_the_values(args: list[Any], kwargs: dict[str, Any]) -> None:
     try:
         prepared = prepare_arguments("app.tasks.send", args, kwargs)
     except InvalidArguments:
         return
 
-    from_json = unique_key_from_json("default", "app.tasks.send", "q", prepared.args_json, prepared.kwargs_json)
+    key = unique_key_of("default", "app.tasks.send", "q", prepared)
 
-    assert from_json == unique_key("default", "app.tasks.send", "q", args, kwargs)
-    assert from_json == unique_key_of("default", "app.tasks.send", "q", prepared)
+    assert key == unique_key("default", "app.tasks.send", "q", args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -179,38 +177,3 @@ def test_our_own_keys_normalise_their_value_and_never_change() -> None:
     key = own_key("default", "app.tasks.send", "q", "by", {"a": b"x", 1: (2,)})
 
     assert key == hashlib.sha256(payload.encode()).hexdigest()
-
-
-@pytest.mark.parametrize(
-    ("now", "width", "start"),
-    [
-        (datetime.datetime(2026, 5, 4, 10, 59, 59, 999_999, UTC), 3600, (2026, 5, 4, 10, 0)),
-        (datetime.datetime(2026, 5, 4, 11, tzinfo=UTC), 3600, (2026, 5, 4, 11, 0)),
-        (datetime.datetime(1969, 12, 31, 23, 59, 30, tzinfo=UTC), 60, (1969, 12, 31, 23, 59)),
-        (
-            datetime.datetime(2026, 5, 4, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=5))),
-            86400,
-            (2026, 5, 3),
-        ),
-    ],
-)
-def test_a_window_starts_at_the_multiple_of_its_width_before_now(
-    now: datetime.datetime, width: float, start: tuple[int, ...]
-) -> None:
-    assert window_start(now, width) == datetime.datetime(*start, tzinfo=UTC)  # type: ignore[arg-type,misc]
-
-
-@given(
-    st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 1, 1), timezones=st.just(UTC)),
-    st.floats(min_value=1e-6, max_value=1e9),
-)
-def test_a_window_holds_its_own_start_and_now(now: datetime.datetime, width: float) -> None:
-    start = window_start(now, width)
-
-    assert start <= now < start + datetime.timedelta(microseconds=round(width * 1_000_000))
-    assert window_start(start, width) == start
-
-
-def test_a_window_without_width_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least a microsecond"):
-        window_start(datetime.datetime.now(UTC), 0)

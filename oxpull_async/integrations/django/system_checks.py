@@ -43,7 +43,7 @@ def check_database(app_configs: Any, databases: Sequence[str] | None = None, **k
 
 
 async def _findings(ox: Oxpull) -> list[Finding]:
-    async with ox.running(reconciler=False):
+    async with ox:  # nothing is to be at work meanwhile
         return await ox.check()
 
 
