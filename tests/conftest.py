@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 # The reference lives in an environment of its own: it needs a newer Python than we do.
 collect_ignore = [] if importlib.util.find_spec("django_ox") else ["interop"]
 
+# A busy machine makes examples slowly, which says nothing about them.
 hypothesis.settings.register_profile(
-    "oxpull", max_examples=rounds(small=50, full=2_000), deadline=None, print_blob=True
+    "oxpull",
+    max_examples=rounds(small=50, full=2_000),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("oxpull")
 

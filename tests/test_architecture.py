@@ -6,6 +6,7 @@ The layers themselves are a contract of import-linter (`make check`).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_the_rooms_of_the_drivers_mirror_one_another(room: str):
 def test_the_rooms_have_the_same_statement_files(room: str):
     here, there = (names_in(name, "sql/*.sql") - ONLY_THERE[name] for name in (room, "postgres"))
     assert here == there
+
+
+def test_no_statement_may_run_a_limited_subquery_several_times():
+    # PostgreSQL may join IN (SELECT … LIMIT …) with the table, and read it anew for each row: then it finds others.
+    limited = re.compile(r"\bIN\s*\(\s*SELECT\b(?:[^()]|\([^()]*\)|\((?:[^()]|\([^()]*\))*\))*?\bLIMIT\b")
+    assert limited.search("DELETE FROM a WHERE id IN (SELECT id FROM a WHERE EXISTS (SELECT f(1)) LIMIT 2)")
+
+    for file in (PACKAGE / "drivers/postgres/sql").glob("*.sql"):
+        assert not limited.search(re.sub("--.*", "", file.read_text())), f"use = ANY(ARRAY(…)) in {file.name}"
 
 
 def test_the_package_says_that_it_is_typed():

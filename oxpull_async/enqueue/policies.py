@@ -167,6 +167,11 @@ class _OwnCall:
                     rows = await placing.place(requests)
         except TransactionRolledBack as error:
             raise DeadlockDetected(str(error)) from error
+        except UniqueEnqueueRace as race:
+            # The transaction is ours, so it can be begun anew.
+            if isinstance(race.__cause__, DeadlockDetected | SerializationFailure):
+                raise race.__cause__ from race
+            raise
         self.reruns = placing.reruns
         return rows
 

@@ -21,6 +21,7 @@ _MOVE_TASK = _SQL["move_task"]
 _REPLACE_ARGUMENTS = _SQL["replace_arguments"]
 _PUT_RERUN = _SQL["put_rerun"]
 _FIND_RERUNS = _SQL["find_reruns"]
+_LOCK_RERUNS = _SQL["lock_reruns"]
 _DROP_RERUNS = _SQL["drop_reruns"]
 _READ_RERUN = _SQL["read_rerun"]
 _LOCK_RERUN = _SQL["lock_rerun"]
@@ -43,7 +44,9 @@ def replace(seen: TaskRow, key: str, args: str, kwargs: str, *, joined: bool) ->
     if row is None:
         return None
     yield _REPLACE_ARGUMENTS(id=seen.id.hex, args=args, kwargs=kwargs)
-    yield from drop_reruns([key])
+    # It is waited for: who starts it now would put its older arguments in the place of these.
+    if (yield _FIND_RERUNS(keys=(key,))).rows:
+        yield _DROP_RERUNS(keys=(key,))
     return row._replace(args=args, kwargs=kwargs)
 
 
@@ -53,10 +56,13 @@ def put_rerun(rerun: Rerun) -> Procedure[None]:
 
 
 def drop_reruns(keys: Sequence[str]) -> Procedure[None]:
-    """Those that there are."""
+    """Those that there are, and that nobody else is writing or starting."""
     found = yield _FIND_RERUNS(keys=tuple(keys))
-    if found.rows:
-        yield _DROP_RERUNS(keys=tuple(sorted(row[0] for row in found.rows)))
+    if not found.rows:
+        return
+    locked = yield _LOCK_RERUNS(keys=tuple(sorted(row[0] for row in found.rows)))
+    if locked.rows:
+        yield _DROP_RERUNS(keys=tuple(row[0] for row in locked.rows))
 
 
 def read_rerun(key: str) -> Procedure[Rerun | None]:

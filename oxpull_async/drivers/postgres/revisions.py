@@ -41,7 +41,7 @@ def put_rerun(rerun: Rerun) -> Procedure[None]:
 
 
 def drop_reruns(keys: Sequence[str]) -> Procedure[None]:
-    """Those that there are."""
+    """Those that there are, and that nobody else is writing or starting."""
     yield _DROP_RERUNS(keys=sorted(keys))
 
 

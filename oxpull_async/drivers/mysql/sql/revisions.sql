@@ -34,6 +34,11 @@ ON DUPLICATE KEY UPDATE
 -- Asked before they are deleted: to delete what isn't there would lock the gap where it might be.
 SELECT `key` FROM oxpull_async_rerun WHERE `key` IN :keys
 
+-- name: lock_reruns
+-- One that is just being started, or written, is left: who starts it waits for the key's lock row, which we may have
+-- locked, and then sees that it has come too late.
+SELECT `key` FROM oxpull_async_rerun WHERE `key` IN :keys ORDER BY `key` FOR UPDATE SKIP LOCKED
+
 -- name: drop_reruns
 -- By primary key.
 DELETE FROM oxpull_async_rerun WHERE `key` IN :keys

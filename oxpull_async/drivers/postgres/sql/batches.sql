@@ -234,10 +234,10 @@ ORDER BY created_at LIMIT :limit::int
 SELECT id FROM oxpull_oxpullbatch WHERE id = :batch_id::uuid AND status = 'COMPLETE' FOR UPDATE
 
 -- name: delete_members
--- In the order of their ids, by the unique index.
-DELETE FROM oxpull_oxpullbatchmember WHERE id IN (
+-- In the order of their ids, by the unique index. An array, so that the inner statement runs once.
+DELETE FROM oxpull_oxpullbatchmember WHERE id = ANY(ARRAY(
     SELECT id FROM oxpull_oxpullbatchmember WHERE batch_id = :batch_id::uuid ORDER BY task_id LIMIT :limit::int
-)
+))
 RETURNING task_id
 
 -- name: delete_batch

@@ -54,10 +54,10 @@ WHERE name = :name::varchar
 UPDATE oxpull_async_rate_bucket SET tokens = LEAST(:capacity::float8, tokens + :count::int) WHERE name = :name::varchar
 
 -- name: delete_buckets
--- Those that are full by now, like one that isn't there.
-DELETE FROM oxpull_async_rate_bucket WHERE name IN (
+-- Those that are full by now, like one that isn't there. An array, so that the inner statement runs once.
+DELETE FROM oxpull_async_rate_bucket WHERE name = ANY(ARRAY(
     SELECT name FROM oxpull_async_rate_bucket
     WHERE full_at < STATEMENT_TIMESTAMP()
     ORDER BY name LIMIT :limit::int FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING name

@@ -115,11 +115,13 @@ ORDER BY id FOR UPDATE SKIP LOCKED
 
 -- name: delete_ticks
 -- A schedule's newest tick stays, however old: it says what has been dispatched.
-DELETE FROM django_ox_oxscheduletick WHERE id IN (
+-- An array, since IN (SELECT … LIMIT … SKIP LOCKED) may be joined with the table, read anew for each of its rows, and
+-- then find other rows than before.
+DELETE FROM django_ox_oxscheduletick WHERE id = ANY(ARRAY(
     SELECT tick.id FROM django_ox_oxscheduletick AS tick
     WHERE tick.scheduled_for < :scheduled_before::timestamptz AND EXISTS (
         SELECT 1 FROM django_ox_oxscheduletick AS newer
         WHERE newer.schedule_name = tick.schedule_name AND newer.scheduled_for > tick.scheduled_for
     )
     ORDER BY tick.id LIMIT :limit::int FOR UPDATE SKIP LOCKED
-) RETURNING id
+)) RETURNING id

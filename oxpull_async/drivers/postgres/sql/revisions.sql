@@ -38,8 +38,11 @@ ON CONFLICT (key) DO UPDATE SET
     max_attempts = excluded.max_attempts, enqueued_at = excluded.enqueued_at
 
 -- name: drop_reruns
--- By primary key.
-DELETE FROM oxpull_async_rerun WHERE key = ANY(:keys::varchar[])
+-- By primary key. One that is just being started, or written, is left: who starts it waits for the key's lock row, which
+-- we may have locked, and then sees that it has come too late.
+DELETE FROM oxpull_async_rerun WHERE key = ANY(ARRAY(
+    SELECT key FROM oxpull_async_rerun WHERE key = ANY(:keys::varchar[]) ORDER BY key FOR UPDATE SKIP LOCKED
+))
 
 -- name: read_rerun
 -- By primary key.
