@@ -1,8 +1,8 @@
 """Fixtures for every room of the suite.
 
 `engine` runs a test once per engine: "sqlite", "postgres", "mariadb" and those of OXPULL_TEST_MYSQL_URLS;
-`@pytest.mark.engines("postgres", "mysql")` narrows that, and a small run has each test on one of the further servers,
-in turn. On that engine, `database_url` is a new empty
+`@pytest.mark.engines("postgres", "mysql")` narrows that, and a small run has each test on one server of the MySQL
+family, in turn. On that engine, `database_url` is a new empty
 database, `migrated_url` a new one with all tables, `ox` an open `Oxpull` on a new one with all tables.
 `own_postgres` and `own_mariadb` are servers for one test alone, to be killed, frozen and restarted.
 A test whose engine this machine lacks is skipped, and fails where CI is set.

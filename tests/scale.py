@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from tests.servers.databases import mysql_urls
+from tests.servers.databases import dialect_of
 
 if TYPE_CHECKING:
     import pytest
@@ -22,12 +24,24 @@ def rounds(*, small: int, full: int) -> int:
 
 
 def in_turn(engines: list[str], test: pytest.Item) -> list[str]:
-    """In a small run each test meets one of the further servers; a full run has every test on all of them."""
-    further = [name for name in engines if name in mysql_urls()]
-    if SCALE == "full" or not further:
+    """In a small run each test meets one server of the MySQL family; a full run has every test on all of them."""
+    family = [name for name in engines if dialect_of(name) == "mysql"]
+    if SCALE == "full" or not family:
         return engines
-    kept = further[crc32(test.nodeid.encode()) % len(further)]
-    return [name for name in engines if name == kept or name not in further]
+    kept = family[crc32(test.nodeid.encode()) % len(family)]
+    return [name for name in engines if name == kept or name not in family]
+
+
+STRIDE = rounds(small=3, full=1)
+
+
+def points(most: int) -> Iterator[int]:
+    """At which await or statement a test strikes, from 1: at each of them, or in a small run at every third.
+
+    After the first it begins anywhere, so that all of them are met in a few runs.
+    """
+    yield 1
+    yield from range(random.randint(2, 1 + STRIDE), most, STRIDE)
 
 
 LEADING: tuple[str, ...] = ("sqlite", "postgres", "mysql" if SCALE == "full" else "mariadb")

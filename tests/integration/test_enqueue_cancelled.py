@@ -13,6 +13,7 @@ from tests.integration.cancelling import Kind, Moment, cancelled_at
 from tests.integration.competitor import Competitor, aside
 from tests.integration.operations import OPERATIONS, PATH, Operation, assert_done, assert_sound, key_of
 from tests.integration.shared_database import empty_tables
+from tests.scale import points
 
 MOST_AWAITS = 60
 
@@ -41,7 +42,7 @@ async def test_a_call_is_all_or_nothing_wherever_it_is_cancelled(
     migrated_url: str, competitor: Competitor, operation: Operation, kind: Kind, moment: Moment
 ):
     async with Oxpull(migrated_url, pool_size=2, pool_timeout=5) as ox:
-        for at in range(1, MOST_AWAITS):
+        for at in points(MOST_AWAITS):
             empty_tables(competitor)
             operation.prepare(competitor)
 
@@ -65,7 +66,7 @@ async def test_a_call_that_waits_for_a_competitor_can_be_cancelled(
     migrated_url: str, competitor: Competitor, operation: Operation, kind: Kind
 ):
     async with Oxpull(migrated_url, pool_size=2, pool_timeout=5) as ox:
-        for at in range(1, MOST_AWAITS):
+        for at in points(MOST_AWAITS):
             empty_tables(competitor)
 
             with competitor.holding(key_of("a")), anyio.move_on_after(0.2) as waiting:
@@ -88,7 +89,7 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_behind(
     # asyncpg reports the handshakes that it broke off, of which nobody wants to know.
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     ox = Oxpull(migrated_url)
-    for at in range(1, MOST_AWAITS):
+    for at in points(MOST_AWAITS):
         outcome = await cancelled_at(ox.open(), at, moment, kind)
         await ox.close()
 
@@ -106,7 +107,7 @@ async def test_a_closing_that_is_cancelled_still_closes(
     migrated_url: str, competitor: Competitor, kind: Kind, moment: Moment
 ):
     ox = Oxpull(migrated_url)
-    for at in range(1, MOST_AWAITS):
+    for at in points(MOST_AWAITS):
         await ox.open()
         await ox.reference(PATH, unique=True).enqueue("a")
 

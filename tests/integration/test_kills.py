@@ -19,7 +19,7 @@ from tests.integration.faults import Fault, Moment
 from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound, key_of
 from tests.integration.policy_operations import BY_NAME as POLICIES_BY_NAME
 from tests.integration.shared_database import empty_tables
-from tests.scale import LEADING, rounds
+from tests.scale import LEADING, points, rounds
 
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
@@ -50,7 +50,7 @@ async def is_sound(competitor: Competitor) -> None:
 async def test_an_enqueue_outlives_the_death_of_every_connection_at_any_statement(
     migrated_url: str, competitor: Competitor, operation: Operation, moment: Moment
 ):
-    for at in range(1, MOST_STATEMENTS):
+    for at in points(MOST_STATEMENTS):
         empty_tables(competitor)
         operation.prepare(competitor)
         fault = Fault(at, moment, lambda: kill_all(competitor))
@@ -76,7 +76,7 @@ async def test_an_enqueue_outlives_the_death_of_every_connection_at_any_statemen
 async def test_an_answer_that_is_lost_leads_to_no_second_row(
     migrated_url: str, competitor: Competitor, operation: Operation
 ):
-    for at in range(1, MOST_STATEMENTS):
+    for at in points(MOST_STATEMENTS):
         empty_tables(competitor)
         operation.prepare(competitor)
         before, _ = competitor.counts()
@@ -129,7 +129,7 @@ async def test_when_connections_keep_dying_it_is_told_and_can_be_repeated(
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
     migrated_url: str, competitor: Competitor, doomed: Doomed, operation: Operation, moment: Moment
 ):
-    for at in range(1, MOST_STATEMENTS, rounds(small=2, full=1)):
+    for at in points(MOST_STATEMENTS):
         empty_tables(competitor)
         operation.prepare(competitor)
 

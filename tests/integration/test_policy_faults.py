@@ -19,7 +19,7 @@ from tests.integration.policy_operations import POLICY_OPERATIONS, PolicyOperati
 from tests.integration.policy_tasks import arguments, claimed, reruns, settle, task_of
 from tests.integration.shared_database import empty_tables
 from tests.integration.test_kills import Doomed, doomed, kill_all
-from tests.scale import LEADING, rounds
+from tests.scale import LEADING, points
 
 __all__ = ["doomed"]
 
@@ -48,7 +48,7 @@ async def test_a_call_is_all_or_nothing_wherever_it_is_cancelled(
     migrated_url: str, competitor: Competitor, operation: PolicyOperation, kind: Kind, moment: Moment
 ) -> None:
     async with Oxpull(migrated_url, pool_size=2, pool_timeout=5) as ox:
-        for at in range(1, 2 * MOST):
+        for at in points(2 * MOST):
             empty_tables(competitor)
             operation.prepare(competitor)
 
@@ -70,7 +70,7 @@ async def test_a_call_is_all_or_nothing_wherever_it_is_cancelled(
 async def test_an_answer_that_is_lost_leads_to_no_second_row(
     migrated_url: str, competitor: Competitor, operation: PolicyOperation
 ) -> None:
-    for at in range(1, MOST):
+    for at in points(MOST):
         empty_tables(competitor)
         operation.prepare(competitor)
         fault = Fault(at, "unheard")
@@ -93,7 +93,7 @@ async def test_an_answer_that_is_lost_leads_to_no_second_row(
 async def test_a_call_outlives_the_death_of_every_connection_at_any_statement(
     migrated_url: str, competitor: Competitor, operation: PolicyOperation, moment: FaultMoment
 ) -> None:
-    for at in range(1, MOST):
+    for at in points(MOST):
         empty_tables(competitor)
         operation.prepare(competitor)
         fault = Fault(at, moment, lambda: kill_all(competitor))
@@ -115,7 +115,7 @@ async def test_a_call_outlives_the_death_of_every_connection_at_any_statement(
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
     migrated_url: str, competitor: Competitor, doomed: Doomed, operation: PolicyOperation, moment: FaultMoment
 ) -> None:
-    for at in range(1, MOST, rounds(small=3, full=1)):
+    for at in points(MOST):
         empty_tables(competitor)
         operation.prepare(competitor)
 
@@ -156,7 +156,7 @@ async def test_a_rerun_is_enqueued_once_whatever_happens_to_whoever_does_it(
     def interrupt() -> None:
         raise Interrupted
 
-    for at in range(1, MOST):
+    for at in points(MOST):
         empty_tables(competitor)
         async with Oxpull(migrated_url) as ox:
             claim = await _running_with_rerun(ox)

@@ -67,7 +67,7 @@ def _wanted_ways(test: pytest.Item, *, few: bool) -> list[Way]:
     wanted = [set(mark.args) for mark in test.iter_markers("engines")]
     return [
         Way(engine, handle)
-        for engine in (in_turn(engines(), test) if few else engines())
+        for engine in in_turn(engines(), test)
         for handle in HANDLES.values()
         if handle.dialect == dialect_of(engine) and _is_ready(handle)
         if all(names & {engine, handle.dialect} for names in wanted)
@@ -88,7 +88,7 @@ def _levels(way: Way, name: str) -> list[str]:
 
 @pytest.fixture
 def few() -> None:
-    """A small run looks at the leading handles of each engine only, and at one of the further servers in turn."""
+    """A small run looks at the leading handles of each engine only."""
 
 
 @pytest.fixture

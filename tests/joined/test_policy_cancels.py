@@ -15,6 +15,7 @@ from tests.integration.policy_tasks import reruns, rows, task_of
 from tests.integration.shared_database import empty_tables
 from tests.joined.calls import own_rows
 from tests.joined.handles import Caller
+from tests.scale import points
 
 MOST = 60
 CALLS = {
@@ -39,7 +40,7 @@ async def test_a_cancelled_call_is_undone_and_the_callers_rows_are_kept(
 ) -> None:
     task = task_of(ox, CALLS[operation.name])
     task = task.using(run_after=50) if CALLS[operation.name] == "reschedule" else task
-    for at in range(1, MOST):
+    for at in points(MOST):
         empty_tables(competitor)
         competitor.run("DELETE FROM orders")
         operation.prepare(competitor)
@@ -72,7 +73,7 @@ async def test_a_cancelled_call_leaves_nothing_once_it_is_rolled_back(
     ox: Oxpull, new_caller: Callable[[], Awaitable[Caller]], competitor: Competitor, operation: PolicyOperation
 ) -> None:
     task = task_of(ox, CALLS[operation.name])
-    for at in range(1, MOST):
+    for at in points(MOST):
         empty_tables(competitor)
         operation.prepare(competitor)
         before = rows(competitor), reruns(competitor)

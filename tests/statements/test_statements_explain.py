@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 
 from oxpull_async.drivers._statements import Statement
+from oxpull_async.drivers.postgres import unique
+from tests.conformance.rows import new_unique
 from tests.integration.competitor import Competitor
 from tests.scale import rounds
 from tests.servers.databases import Databases
@@ -117,6 +120,26 @@ def test_postgres_goes_by_these_indexes_whatever_the_values(full_database: Compe
     text, _ = statement_of("postgres", name).numeric_dollar
 
     assert_goes_by(POSTGRES_INDEXES[name], full_database.rows(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {text}"))
+
+
+# A plan outlives the tables' growth until they are analyzed again.
+@pytest.mark.engines("postgres")
+async def test_keys_are_looked_up_one_by_one_even_by_a_plan_made_when_there_were_few(migrated_url: str):
+    with Competitor(migrated_url) as competitor:
+        insert_rows(competitor, "settled", 1_000, path="proof.tasks.mine", status="SUCCESSFUL")
+        competitor.run(
+            f"INSERT INTO {LOCKS} (key, task_id, task_path, queue_name, created_at) "
+            f"SELECT id::text, id, task_path, queue_name, enqueued_at FROM {TASKS}"
+        )
+        analyze(competitor)
+    step = next(unique.insert([new_unique(f"key-{number}") for number in range(50)], 1.0))
+    text, names = step.statement.numeric_dollar
+
+    connection = await asyncpg.connect(migrated_url)
+    plan = await connection.fetch(f"EXPLAIN (COSTS OFF) {text}", *[step.values[name] for name in names])
+    await connection.close()
+
+    assert_goes_by(POSTGRES_INDEXES["insert_uniques"], [(line,) for (line,) in plan])
 
 
 def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:

@@ -1,3 +1,8 @@
+-- fragment: holder_row
+-- What a key's lock says, and its holder's row. Looked up, by OFFSET 0, for each key that was not free: the planner would
+-- rather read the tables, as small as they were when it planned.
+unique_lock.key AS lock_key, unique_lock.task_id, {{task_row}}
+
 -- name: insert_unique
 -- Lock, task and the holder in one statement. The bound on the wait is set inside it, before the INSERT can wait.
 -- Without a bound given, the session's own stays.
@@ -23,11 +28,14 @@ WITH bound AS MATERIALIZED (
     FROM new_lock
     RETURNING id
 )
-SELECT (SELECT true FROM new_task) AS inserted, current_setting('transaction_isolation'),
-    unique_lock.key, unique_lock.task_id, {{task_row}}
-FROM (SELECT 1) AS one
-LEFT JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.key = :key::varchar
-LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
+SELECT new.inserted, current_setting('transaction_isolation'), holder.*
+FROM (SELECT (SELECT true FROM new_task) AS inserted) AS new
+LEFT JOIN LATERAL (
+    SELECT {{holder_row}}
+    FROM oxpull_oxpulluniquelock AS unique_lock LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
+    WHERE unique_lock.key = :key::varchar AND new.inserted IS NULL
+    OFFSET 0
+) AS holder ON true
 
 -- name: insert_uniques
 -- The same for many keys, locks taken in key order so that two such statements can't deadlock.
@@ -62,12 +70,15 @@ WITH bound AS MATERIALIZED (
     FROM input JOIN new_lock ON new_lock.task_id = input.id
     RETURNING id
 )
-SELECT new_task.id IS NOT NULL AS inserted, current_setting('transaction_isolation'), input.key,
-    unique_lock.key, unique_lock.task_id, {{task_row}}
+SELECT new_task.id IS NOT NULL AS inserted, current_setting('transaction_isolation'), input.key, holder.*
 FROM input
 LEFT JOIN new_task ON new_task.id = input.id
-LEFT JOIN oxpull_oxpulluniquelock AS unique_lock ON unique_lock.key = input.key
-LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
+LEFT JOIN LATERAL (
+    SELECT {{holder_row}}
+    FROM oxpull_oxpulluniquelock AS unique_lock LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
+    WHERE unique_lock.key = input.key AND new_task.id IS NULL
+    OFFSET 0
+) AS holder ON true
 
 -- name: read_holders
 -- What the locks of these keys say now, each with its holder's row where that exists.
