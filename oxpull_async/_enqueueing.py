@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from oxpull_async._meanwhile import meanwhile
 from oxpull_async._opening import Opening
 from oxpull_async.clock import Clock
 from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
@@ -47,16 +49,17 @@ class Enqueueing:
         if (recipient := self._substitutes.recipient) is not None:
             return (await recipient.take(task, [request]))[0]
         opened = self._opening.require()
+        create = partial(created_result, request.task, self._reader)
         if unique is None:
-            await opened.desk.insert(request.task)
+            _, result = await meanwhile(opened.desk.insert(request.task), create)
         elif not unique.is_plain:
             return (await opened.policies.enqueue([request], unique, self._placing, self._wait(task)))[0]
         else:
-            answer = await opened.desk.insert_unique(request.unique, wait_seconds=self._wait(task))
+            insertion = opened.desk.insert_unique(request.unique, wait_seconds=self._wait(task))
+            answer, result = await meanwhile(insertion, create)
             if isinstance(answer, Held):
                 assert answer.row is not None
                 return duplicate_result(answer.row, self._reader)
-        result = created_result(request.task, request.args, request.kwargs, self._reader)
         await self._announce((result,))
         return result
 
@@ -89,6 +92,6 @@ class Enqueueing:
         return self._settings.unique_wait if task.options.wait is None else task.options.wait
 
     async def _created(self, requests: Sequence[Request]) -> list[EnqueueResult]:
-        results = [created_result(r.task, r.args, r.kwargs, self._reader) for r in requests]
+        results = [created_result(r.task, self._reader) for r in requests]
         await self._announce(results)
         return results

@@ -106,14 +106,14 @@ def duplicate_result(row: TaskRow, source: ResultSource) -> EnqueueResult:
     return _made(EnqueueResult, {"created": False, **_fields(row)}, source)
 
 
-def created_result(task: NewTask, args: list[Any], kwargs: dict[str, Any], source: ResultSource) -> EnqueueResult:
+def created_result(task: NewTask, source: ResultSource) -> EnqueueResult:
     """The result of a new task row, built from what was written."""
     fields = {
         "created": True,
         "id": task.id,
         "task_path": task.task_path,
-        "args": args,
-        "kwargs": kwargs,
+        "args": _list(task.args),
+        "kwargs": {} if task.kwargs == "{}" else json.loads(task.kwargs),
         "queue_name": task.queue_name,
         "priority": task.priority,
         "backend_name": task.backend_name,

@@ -109,9 +109,7 @@ class OwnAccess:
     async def created(self, requests: Sequence[Request]) -> None:
         reader = self._host.reader
         if requests:
-            await self._host.announce(
-                lambda: (created_result(each.task, each.args, each.kwargs, reader) for each in requests)
-            )
+            await self._host.announce(lambda: (created_result(each.task, reader) for each in requests))
 
     async def seal(self, batch_id: UUID, *, now: datetime) -> SealedNow | BatchClosed:
         answer = await own.seal(self._host.store(), batch_id, now=now)
@@ -189,7 +187,7 @@ class JoinedAccess:
     async def created(self, requests: Sequence[Request]) -> None:
         if self._note_created is not None:
             for each in requests:
-                self._note_created(created_result(each.task, each.args, each.kwargs, self._host.reader))
+                self._note_created(created_result(each.task, self._host.reader))
 
     async def seal(self, batch_id: UUID, *, now: datetime) -> SealedNow | BatchClosed:
         joined = self._join()

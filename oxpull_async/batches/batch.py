@@ -57,7 +57,7 @@ class Batch:
         ((row, repeated),) = self._outcomes(answer)
         if row is None:
             await self._access.created([request])
-            return created_result(request.task, request.args, request.kwargs, host.reader)
+            return created_result(request.task, host.reader)
         if repeated:
             raise BatchMemberExists(
                 f"{plain.path} ({row.id}) is pending, and a member of this batch already ({self!r}); nothing was added",

@@ -31,13 +31,21 @@ MAX_PAYLOAD_BYTES = 16 * 1024 * 1024 - 64 * 1024
 class PreparedArguments(NamedTuple):
     """Arguments as they will be stored, and as a reader of the row will get them.
 
-    ``args`` and ``kwargs`` share nothing with what the caller passed.
+    ``args`` and ``kwargs`` share nothing with what the caller passed, and are made anew each time.
     """
 
     args_json: str
     kwargs_json: str
-    args: list[Any]
-    kwargs: dict[str, Any]
+
+    @property
+    def args(self) -> list[Any]:
+        args: list[Any] = _read(self.args_json)[0]
+        return args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        kwargs: dict[str, Any] = _read(self.kwargs_json)[0]
+        return kwargs
 
 
 def prepare_arguments(task_path: str, args: Sequence[object], kwargs: Mapping[str, object]) -> PreparedArguments:
@@ -51,12 +59,7 @@ def prepare_arguments(task_path: str, args: Sequence[object], kwargs: Mapping[st
         args_json, kwargs_json = _encode_carefully(task_path, args, kwargs)
     if len(args_json) + len(kwargs_json) > MAX_PAYLOAD_BYTES // 2:
         _refuse_oversized(task_path, args_json, kwargs_json)
-    return PreparedArguments(
-        args_json,
-        kwargs_json,
-        _read(args_json)[0] if args else [],
-        _read(kwargs_json)[0] if kwargs else {},
-    )
+    return PreparedArguments(args_json, kwargs_json)
 
 
 def parse_arguments(args_json: str, kwargs_json: str) -> tuple[list[Any], dict[str, Any]]:

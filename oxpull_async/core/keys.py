@@ -28,8 +28,7 @@ def unique_key(backend: str, task_path: str, queue: str, args: object, kwargs: o
 
 def unique_key_of(backend: str, task_path: str, queue: str, prepared: PreparedArguments) -> str:
     """``unique_key`` of arguments that are prepared, and not changed since: the quickest way to it."""
-    args = _compact(prepared.args_json, prepared.args)
-    kwargs = _compact(prepared.kwargs_json, prepared.kwargs)
+    args, kwargs = _compact(prepared.args_json), _compact(prepared.kwargs_json)
     return _hash(f"{_opening(backend, task_path, queue)}{args},{kwargs}]")
 
 
@@ -47,11 +46,11 @@ def _opening(backend: str, task_path: str, queue: str) -> str:
     return _canonical([backend, task_path, queue])[:-1] + ","
 
 
-def _compact(text: str, value: object) -> str:
+def _compact(text: str) -> str:
     """The canonical text of a value whose JSON text is at hand: the same where that has no separator to shorten,
     for then it has no keys to sort either.
     """
-    return text if ", " not in text and ": " not in text else _canonical(value)
+    return text if ", " not in text and ": " not in text else _canonical(json.loads(text))
 
 
 def _digest(parts: list[object]) -> str:

@@ -120,7 +120,7 @@ class Bound(Verbs):
     def _result(self, request: Request, row: TaskRow | None) -> EnqueueResult:
         if row is not None:
             return duplicate_result(row, self._host.reader)
-        result = created_result(request.task, request.args, request.kwargs, self._host.reader)
+        result = created_result(request.task, self._host.reader)
         if self._on_created is not None:
             self._on_created(result)
         return result

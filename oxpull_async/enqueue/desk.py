@@ -116,8 +116,8 @@ class Desk:
         await self._store.insert_tasks(tasks)
         return [None] * len(tasks)
 
-    async def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Sequence[Attempt]:
-        return await insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS)
+    def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Awaitable[Sequence[Attempt]]:
+        return insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS)
 
 
 def _row(request: Request, first: dict[str, Request], found: dict[str, Any]) -> TaskRow | None:

@@ -20,12 +20,10 @@ from oxpull_async.tasks import AnyTask, Call
 
 
 class Request(NamedTuple):
-    """A row to write, its unique key if it has one, and the arguments for the caller's result."""
+    """A row to write, and its unique key if it has one."""
 
     task: NewTask
     key: str | None
-    args: list[Any]
-    kwargs: dict[str, Any]
 
     @property
     def unique(self) -> NewUnique:
@@ -60,7 +58,7 @@ def make_request(task: AnyTask, call: Call, *, settings: Settings, unique: Uniqu
     if unique is not None and unique.max_delay is not None:
         row = row._replace(run_after=capped_run_after(row.run_after, now, unique.max_delay_seconds))
     key = None if unique is None else _key(unique, task, call, row, prepared)
-    return Request(row, key, prepared.args, prepared.kwargs)
+    return Request(row, key)
 
 
 def row_to_write(

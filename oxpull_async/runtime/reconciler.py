@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 import random
 import time
@@ -326,7 +325,7 @@ async def _ours(batches: BatchStore, completion: Completion) -> Completed | None
 
 
 def _result(task: NewTask, reader: ResultSource) -> EnqueueResult:
-    return created_result(task, json.loads(task.args), json.loads(task.kwargs), reader)
+    return created_result(task, reader)
 
 
 def _digest(paths: list[str]) -> str:

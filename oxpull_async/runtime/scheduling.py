@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -135,5 +134,4 @@ class Schedules:
 
     async def announce(self, task: NewTask) -> None:
         """Tell of a row that was committed."""
-        args, kwargs = json.loads(task.args), json.loads(task.kwargs)
-        await self._announce([created_result(task, args, kwargs, self._reader)])
+        await self._announce([created_result(task, self._reader)])

@@ -73,7 +73,7 @@ class InlineQueue:
         if holder is not None:
             return duplicate_result(self._rows[holder], self._reader)
         row = self._rows[request.task.id] = row_of(request.task)
-        result = created_result(request.task, request.args, request.kwargs, self._reader)
+        result = created_result(request.task, self._reader)
         await self._ox.hooks.call("enqueued", result)
         if self._ox.tasks.get(row.task_path) is None:
             self._hold(request)

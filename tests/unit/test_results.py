@@ -80,7 +80,7 @@ def test_a_new_result_is_what_its_row_will_be():
     )  # fmt: skip
     stored = row(id=task.id, queue_name="mail", priority=3, backend_name="other", run_after=NOW, max_attempts=7)
 
-    created = created_result(task, [1, {"a": None}], {"b": "é"}, Shelf(stored))
+    created = created_result(task, Shelf(stored))
     duplicate = duplicate_result(stored, Shelf(stored))
 
     assert created.created

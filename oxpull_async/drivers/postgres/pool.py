@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -157,16 +157,16 @@ class Pool:
         except TimeoutError:
             lender.terminate()
 
-    async def read(self, procedure: Procedure[T]) -> T:
+    def read(self, procedure: Procedure[T]) -> Coroutine[Any, Any, T]:
         """Run a procedure that only reads."""
-        return await self._run(procedure)
+        return self._run(procedure)
 
-    async def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> T:
+    def write(self, procedure: Procedure[T], *, wait_seconds: float | None = None) -> Coroutine[Any, Any, T]:
         """Run a procedure of one statement, which is its own transaction.
 
         Competitors are waited for row by row, so the statements carry that bound, and ``wait_seconds`` is unused.
         """
-        return await self._run(procedure)
+        return self._run(procedure)
 
     async def _run(self, procedure: Procedure[T]) -> T:
         """As within ``connection()``, which costs a lone INSERT more than its way to the server and back."""
