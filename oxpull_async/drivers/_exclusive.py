@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
 
+from oxpull_async._contention import retrying
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, Line
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Alone, Pool, Room
@@ -68,7 +69,12 @@ class SqlExclusiveStore:
         if not places:
             return 0, Freed()
         released = await self._pool.write(self._room.exclusive.release(places))
-        return released, await self._keep_for_waiting(place.key for place in places) if released else Freed()
+        keys = sorted({place.key for place in places})
+        try:
+            return released, await retrying(lambda: self._keep_for_waiting(keys))
+        except StoreError as error:  # they are given back all the same
+            _log_untold(error)
+            return released, Freed()
 
     async def abandon(self, key: str, owner: UUID) -> Freed:
         return await self._tell(await self._pool.transact(self._decisions.abandon(key, owner)))
@@ -88,8 +94,8 @@ class SqlExclusiveStore:
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:
         return await self._pool.transact(self._decisions.forget_idle(idle_seconds, limit))
 
-    async def _keep_for_waiting(self, keys: Iterable[str]) -> Freed:
-        heads = await self._pool.read(self._room.exclusive.find_heads(sorted(set(keys))))
+    async def _keep_for_waiting(self, keys: Sequence[str]) -> Freed:
+        heads = await self._pool.read(self._room.exclusive.find_heads(keys))
         if not heads:
             return Freed()
         return await self._tell(await self._pool.transact(self._decisions.keep([head.key for head in heads])))
@@ -112,7 +118,7 @@ class SqlExclusiveStore:
             try:
                 await self._pool.transact(self._room.exclusive.wake(sorted(sleeping)))
             except StoreError as error:
-                log(logging.WARNING, "exclusive_wake_failed", f"waiting tasks weren't told of their turn: {error}")
+                _log_untold(error)
         return Freed(
             callers=[head.owner for head in kept if head.run_after is None],
             tasks=[task_id for task_id, _ in sleeping],
@@ -307,6 +313,10 @@ def _is_stale(state: KeyState, wishes: Sequence[Wanted], key: str) -> bool:
         return True
     capacity = max(wish.capacity for wish in wishes if wish.key == key)
     return state.first is not None and len(state.holders) < capacity
+
+
+def _log_untold(error: StoreError) -> None:
+    log(logging.WARNING, "exclusive_wake_failed", f"those who wait for a key weren't told of their turn: {error}")
 
 
 def _reservation(head: Head) -> NewHolder:
