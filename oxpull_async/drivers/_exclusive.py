@@ -46,6 +46,7 @@ class SqlExclusiveStore:
         self._room = room
         self._get_pool = pool
         self._decisions = Decisions(room.exclusive)
+        self._found_none = False
 
     @property
     def _pool(self) -> Pool:
@@ -83,13 +84,20 @@ class SqlExclusiveStore:
         return await renew_places(self._room, self._pool, places)
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
-        probe = self._room.claims.probe(request)
-        if probe is not None and not await self._pool.read(probe):
+        if not await self._may_find(request):
             return ExclusiveClaims()
         claims, waited_for, kept = await self._pool.transact(self._decisions.claim(request, keys_of, look))
+        self._found_none = not (claims.granted or claims.refused or claims.skipped or waited_for)
         if waited_for:
             kept += await self._look_again(waited_for)
         return replace(claims, freed=await self._tell(kept)) if kept else claims
+
+    async def _may_find(self, request: ClaimRequest) -> bool:
+        """An idle worker only looks, which is a single statement."""
+        probe = self._room.claims.probe(request)
+        if probe is not None:
+            return await self._pool.read(probe)
+        return not self._found_none or bool(await self._pool.read(self._room.limits.peek(replace(request, limit=1))))
 
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:
         return await self._pool.transact(self._decisions.forget_idle(idle_seconds, limit))
