@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bench import working
 from bench.bound import by_bind, by_hand, driver_caller, sqlalchemy_caller
@@ -62,6 +63,7 @@ def rows(scale: float, engine: str = "") -> list[Row]:
         Row(by_sqlalchemy, some, by_hand(sqlalchemy_caller)),
         Row("unique new, bound, SQLAlchemy", some, by_bind(sqlalchemy_caller, note), by_sqlalchemy),
         *_drains(many, working.has_peer(engine)),
+        *_fetches(some),
     ]
 
 
@@ -71,6 +73,15 @@ def _drains(count: int, has_peer: bool) -> list[Row]:
     return [
         Row(working.PEER, count, working.peer_drain, prepare=working.peer_filled(count)),
         Row(working.DRAIN, count, working.drain, working.PEER, 1.3, working.filled(count)),
+    ]
+
+
+def _fetches(count: int) -> list[Row]:
+    plain, exclusive = "tasks of 20 ms, 50 at once", "exclusive tasks of 20 ms, 50 at once"
+    alone, together = partial(working.fetches, exclusive=True), partial(working.fetches, exclusive=False)
+    return [
+        Row(plain, count, together, prepare=working.filled_with_fetches(count, exclusive=False)),
+        Row(exclusive, count, alone, plain, 0.8, working.filled_with_fetches(count, exclusive=True)),
     ]
 
 

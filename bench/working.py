@@ -52,6 +52,39 @@ def drain(ox: Oxpull, floor: Floor) -> Work:
     return work
 
 
+async def fetch(number: int) -> None:
+    """As a task that waits for somebody."""
+    await asyncio.sleep(0.02)
+
+
+async def fetch_exclusively(number: int) -> None:
+    """The same, each with a key of its own."""
+    await asyncio.sleep(0.02)
+
+
+def filled_with_fetches(count: int, *, exclusive: bool) -> Prepare:
+    """Have so many rows waiting."""
+
+    async def prepare(ox: Oxpull, floor: Floor) -> None:
+        await _fetch(ox, exclusive).enqueue_many([(number,) for number in range(count)])
+
+    return prepare
+
+
+def fetches(ox: Oxpull, floor: Floor, *, exclusive: bool) -> Work:
+    """One process, 50 at once."""
+    _fetch(ox, exclusive)
+
+    async def work(count: int) -> None:
+        await Worker(ox, concurrency=50).run(until_idle=True)
+
+    return work
+
+
+def _fetch(ox: Oxpull, exclusive: bool) -> Task[[int], Any]:
+    return ox.task(exclusive=True)(fetch_exclusively) if exclusive else ox.task(fetch)
+
+
 def peer_filled(count: int) -> Prepare:
     """The same for the peer, in tables of its own beside ours."""
 

@@ -211,6 +211,8 @@ class Pruned:
     batches: int = 0
     buckets: int = 0
     """Of rate limits, those that have filled."""
+    keys: int = 0
+    """Of exclusive execution, long unused."""
 
 
 class Store(Inspection, Links, Protocol):

@@ -109,8 +109,8 @@ class ExclusiveStore(Protocol):
         """Whether it's worthwhile to ask again: a place is kept for this caller, or one may be free."""
         ...
 
-    async def release(self, places: Sequence[HeldPlace]) -> tuple[Sequence[HeldPlace], Freed]:
-        """Give places back, by owner and token; returns those that were still held."""
+    async def release(self, places: Sequence[HeldPlace]) -> tuple[int, Freed]:
+        """Give places back, by owner and token; returns how many of them were still held."""
         ...
 
     async def abandon(self, key: str, owner: UUID) -> Freed:

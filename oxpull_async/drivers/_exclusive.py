@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
 
+from oxpull_async._contention import retrying
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, Line
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Alone, Pool, Room
@@ -45,6 +46,7 @@ class SqlExclusiveStore:
         self._room = room
         self._get_pool = pool
         self._decisions = Decisions(room.exclusive)
+        self._found_none = False
 
     @property
     def _pool(self) -> Pool:
@@ -52,6 +54,8 @@ class SqlExclusiveStore:
 
     async def acquire(self, wanted: Wanted, *, patience_seconds: float | None) -> tuple[HeldPlace | Waiting, Freed]:
         answer, kept = await self._pool.transact(self._decisions.acquire(wanted, patience_seconds))
+        if isinstance(answer, Waiting) and patience_seconds is not None:
+            kept += await self._look_again({wanted.key: wanted.capacity})
         return answer, await self._tell(kept)
 
     async def has_place(self, key: str, owner: UUID, capacity: int) -> bool:
@@ -61,11 +65,17 @@ class SqlExclusiveStore:
             return True
         return sum(holder.remaining > 0 for holder in state.holders) < capacity
 
-    async def release(self, places: Sequence[HeldPlace]) -> tuple[Sequence[HeldPlace], Freed]:
+    async def release(self, places: Sequence[HeldPlace]) -> tuple[int, Freed]:
+        """Without the lock of the key, as long as nobody waits: who comes meanwhile and waits looks again."""
         if not places:
-            return [], Freed()
-        released, kept = await self._pool.transact(self._decisions.release(places))
-        return released, await self._tell(kept)
+            return 0, Freed()
+        released = await self._pool.write(self._room.exclusive.release(places))
+        keys = sorted({place.key for place in places})
+        try:
+            return released, await retrying(lambda: self._keep_for_waiting(keys))
+        except StoreError as error:  # they are given back all the same
+            _log_untold(error)
+            return released, Freed()
 
     async def abandon(self, key: str, owner: UUID) -> Freed:
         return await self._tell(await self._pool.transact(self._decisions.abandon(key, owner)))
@@ -74,14 +84,35 @@ class SqlExclusiveStore:
         return await renew_places(self._room, self._pool, places)
 
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
-        probe = self._room.claims.probe(request)
-        if probe is not None and not await self._pool.read(probe):
+        if not await self._may_find(request):
             return ExclusiveClaims()
-        claims, kept = await self._pool.transact(self._decisions.claim(request, keys_of, look))
+        claims, waited_for, kept = await self._pool.transact(self._decisions.claim(request, keys_of, look))
+        self._found_none = not (claims.granted or claims.refused or claims.skipped or waited_for)
+        if waited_for:
+            kept += await self._look_again(waited_for)
         return replace(claims, freed=await self._tell(kept)) if kept else claims
+
+    async def _may_find(self, request: ClaimRequest) -> bool:
+        """An idle worker only looks, which is a single statement."""
+        probe = self._room.claims.probe(request)
+        if probe is not None:
+            return await self._pool.read(probe)
+        return not self._found_none or bool(await self._pool.read(self._room.limits.peek(replace(request, limit=1))))
 
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:
         return await self._pool.transact(self._decisions.forget_idle(idle_seconds, limit))
+
+    async def _keep_for_waiting(self, keys: Sequence[str]) -> Freed:
+        heads = await self._pool.read(self._room.exclusive.find_heads(keys))
+        if not heads:
+            return Freed()
+        return await self._tell(await self._pool.transact(self._decisions.keep([head.key for head in heads])))
+
+    async def _look_again(self, capacities: Mapping[str, int]) -> _Kept:
+        """Now that the places in line are committed: what was given back before that was kept for nobody."""
+        states = await self._pool.read(self._room.exclusive.read(sorted(capacities)))
+        free = [key for key, state in states.items() if len(state.holders) < capacities[key]]
+        return await self._pool.transact(self._decisions.keep(free)) if free else []
 
     async def _tell(self, kept: _Kept) -> Freed:
         """Make the rows due for which places are kept, in a transaction of its own.
@@ -95,7 +126,7 @@ class SqlExclusiveStore:
             try:
                 await self._pool.transact(self._room.exclusive.wake(sorted(sleeping)))
             except StoreError as error:
-                log(logging.WARNING, "exclusive_wake_failed", f"waiting tasks weren't told of their turn: {error}")
+                _log_untold(error)
         return Freed(
             callers=[head.owner for head in kept if head.run_after is None],
             tasks=[task_id for task_id, _ in sleeping],
@@ -136,17 +167,19 @@ class Decisions:
             work.waiters.append(
                 NewWaiter(wanted.key, line.draw(), wanted.owner, wanted.capacity, None, patience_seconds)
             )
-        yield from self._write(work)
+        if work.taken_up:
+            yield from self._steps.delete_holders(work.taken_up)
+        if work.held:
+            yield from self._steps.insert_holders(work.holders)
+        if work.waiters:
+            yield from self._steps.insert_waiters(work.waiters)
         answer = work.held[0] if work.held else Waiting(line.backstop(wanted.owner, 0))
         return answer, kept
 
-    def release(self, places: Sequence[HeldPlace]) -> Procedure[tuple[list[HeldPlace], _Kept]]:
-        """What isn't held any more is left alone."""
-        keys = _keys(places)
+    def keep(self, keys: Sequence[str]) -> Procedure[_Kept]:
+        """What is free, for who is first in line."""
         yield from self._steps.lock(keys)
-        deleted = yield from self._steps.delete_holders(places)
-        kept = (yield from self._keep_free_places(keys)) if deleted else []
-        return [place for place in places if (place.key, place.token) in deleted], kept
+        return (yield from self._keep_free_places(keys))
 
     def abandon(self, key: str, owner: UUID) -> Procedure[_Kept]:
         """Whatever it was that the owner had."""
@@ -154,15 +187,16 @@ class Decisions:
         yield from self._steps.delete_owner(key, owner)
         return (yield from self._keep_free_places([key]))
 
-    def claim(self, request: ClaimRequest, keys_of: KeysOf, look: int) -> Procedure[tuple[ExclusiveClaims, _Kept]]:
+    def claim(
+        self, request: ClaimRequest, keys_of: KeysOf, look: int
+    ) -> Procedure[tuple[ExclusiveClaims, dict[str, int], _Kept]]:
         """Rows first, passing over those that others are taking; then their keys; then both are written."""
         candidates = yield from self._steps.lock_due(request, look)
         if not candidates:
-            return ExclusiveClaims(), []
+            return ExclusiveClaims(), {}, []
         wishes = keys_of(candidates)
         lines, kept = yield from self._lines([wish.wanted for wish in wishes])
         work = _serve(request, wishes, lines)
-        yield from self._write(work)
         claims = (yield from self._grant(request, work)) if work.running else []
         yield from self._move(request, work)
         held = {place.owner: place for place in work.held}
@@ -172,7 +206,7 @@ class Decisions:
             skipped=[task_id for task_id, _ in work.skipped],
             has_more=len(candidates) >= look,
         )
-        return answer, kept
+        return answer, {waiter.key: waiter.capacity for waiter in work.waiters}, kept
 
     def forget_idle(self, idle_seconds: float, limit: int) -> Procedure[int]:
         """Under the locks of the rows."""
@@ -184,9 +218,8 @@ class Decisions:
     def _lines(self, wishes: Sequence[Wanted]) -> Procedure[tuple[dict[str, Line], _Kept]]:
         """Lock the keys, clear away what is over, and keep for those in line what is theirs."""
         drawn = max(Counter(wish.key for wish in wishes).values())
-        last = yield from self._steps.draw({wish.key: wish.name for wish in wishes}, drawn)
+        last, states = yield from self._steps.draw({wish.key: wish.name for wish in wishes}, drawn)
         keys = sorted(last)
-        states = yield from self._steps.read(keys)
         stale = [key for key, state in states.items() if _is_stale(state, wishes, key)]
         kept: _Kept = []
         if stale:
@@ -221,19 +254,15 @@ class Decisions:
             heads = (yield from self._steps.find_heads(again)) if again else []
         return kept
 
-    def _write(self, work: _Work) -> Procedure[None]:
+    def _grant(self, request: ClaimRequest, work: _Work) -> Procedure[list[Claim]]:
         if work.taken_up:
             yield from self._steps.delete_holders(work.taken_up)
-        if work.held:
-            yield from self._steps.insert_holders([NewHolder(*place[:3], False, place[3]) for place in work.held])
-        if work.waiters:
-            yield from self._steps.insert_waiters(work.waiters)
-
-    def _grant(self, request: ClaimRequest, work: _Work) -> Procedure[list[Claim]]:
-        claims = yield from self._steps.grant(request, work.running)
+        claims = yield from self._steps.grant(request, work.running, work.holders)
         return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
 
     def _move(self, request: ClaimRequest, work: _Work) -> Procedure[None]:
+        if work.waiters:
+            yield from self._steps.insert_waiters(work.waiters)
         moves = [(waiter.owner, waiter.run_after) for waiter in work.waiters if waiter.run_after is not None]
         if moves:
             yield from self._steps.postpone(moves)
@@ -251,6 +280,11 @@ class _Work:
     waiters: list[NewWaiter] = field(default_factory=list)
     running: list[UUID] = field(default_factory=list)
     skipped: list[tuple[UUID, str]] = field(default_factory=list)
+
+    @property
+    def holders(self) -> list[NewHolder]:
+        """The rows of the places that are taken."""
+        return [NewHolder(place.key, place.token, place.owner, False, place.lease_seconds) for place in self.held]
 
     def take(self, line: Line, wanted: Wanted) -> bool:
         """Whether there is a place."""
@@ -289,13 +323,13 @@ def _is_stale(state: KeyState, wishes: Sequence[Wanted], key: str) -> bool:
     return state.first is not None and len(state.holders) < capacity
 
 
+def _log_untold(error: StoreError) -> None:
+    log(logging.WARNING, "exclusive_wake_failed", f"those who wait for a key weren't told of their turn: {error}")
+
+
 def _reservation(head: Head) -> NewHolder:
     return NewHolder(head.key, head.number, head.owner, True, RESERVED_SECONDS)
 
 
 def _held(wanted: Wanted, token: int) -> HeldPlace:
     return HeldPlace(wanted.key, token, wanted.owner, wanted.lease_seconds)
-
-
-def _keys(places: Sequence[HeldPlace]) -> list[str]:
-    return sorted({place.key for place in places})

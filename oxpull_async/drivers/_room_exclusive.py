@@ -62,8 +62,8 @@ class ExclusiveProcedures(Protocol):
     Nothing is asked for no rows at all: the sequences have at least one item.
     """
 
-    def draw(self, names: dict[str, str], count: int) -> Procedure[dict[str, int]]:
-        """Lock the rows of these keys, and draw so many numbers for each; returns the last ones."""
+    def draw(self, names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
+        """Lock the rows of these keys, and draw so many numbers for each; the last ones, and who has the keys."""
         ...
 
     def lock(self, keys: Sequence[str]) -> Procedure[None]: ...
@@ -74,7 +74,11 @@ class ExclusiveProcedures(Protocol):
 
     def insert_holders(self, holders: Sequence[NewHolder]) -> Procedure[None]: ...
 
-    def delete_holders(self, places: Sequence[HeldPlace]) -> Procedure[set[Place]]: ...
+    def delete_holders(self, places: Sequence[HeldPlace]) -> Procedure[None]: ...
+
+    def release(self, places: Sequence[HeldPlace]) -> Procedure[int]:
+        """Run by ``write``, without the lock of the keys; how many were there."""
+        ...
 
     def insert_waiters(self, waiters: Sequence[NewWaiter]) -> Procedure[None]: ...
 
@@ -94,7 +98,11 @@ class ExclusiveProcedures(Protocol):
 
     def lock_due(self, request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]: ...
 
-    def grant(self, request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]: ...
+    def grant(
+        self, request: ClaimRequest, task_ids: Sequence[UUID], holders: Sequence[NewHolder]
+    ) -> Procedure[list[Claim]]:
+        """These places may be none."""
+        ...
 
     def postpone(self, moves: Sequence[tuple[UUID, datetime]]) -> Procedure[None]: ...
 

@@ -27,7 +27,7 @@ from oxpull_async.core.exclusivity import (
 )
 from oxpull_async.core.leases import renewal_interval
 from oxpull_async.exceptions import ExclusiveLost, ExclusiveTimeout, InvalidArguments, InvalidTask, OxpullError
-from oxpull_async.ports_exclusive import ExclusiveStore, HeldPlace, Waiting, Wanted
+from oxpull_async.ports_exclusive import ExclusiveStore, Freed, HeldPlace, Waiting, Wanted
 from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.telemetry import log
 
@@ -178,8 +178,15 @@ class ExclusiveBlocks:
     async def _release(self, hold: ExclusiveHold, renewing: asyncio.Task[None]) -> None:
         renewing.cancel()
         await asyncio.wait([renewing])
-        released, freed = await retrying(lambda: self._store().release([hold._place]))
-        if not released:
+        tries = 0
+
+        async def release() -> tuple[int, Freed]:
+            nonlocal tries
+            tries += 1
+            return await self._store().release([hold._place])
+
+        released, freed = await retrying(release)
+        if not released and tries == 1:  # else an earlier try may have done it, and its answer was lost
             hold.lost.set()
         self.tasks.told(freed)
 

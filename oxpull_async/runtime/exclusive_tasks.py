@@ -17,7 +17,7 @@ from oxpull_async._contention import retrying
 from oxpull_async._links import LeaseKeeper
 from oxpull_async.core.exclusivity import mutex_key, mutex_name, shown_name
 from oxpull_async.core.failures import error_record
-from oxpull_async.exceptions import DeadlockDetected, ExclusiveBusy, InvalidTask, LockNotAvailable, StoreError
+from oxpull_async.exceptions import DeadlockDetected, ExclusiveBusy, InvalidTask, LockNotAvailable, OxpullError
 from oxpull_async.options import Exclusive
 from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import (
@@ -169,14 +169,39 @@ class ExclusiveTasks:
 
     async def release(self, claims: Iterable[Claim]) -> None:
         """Their code has ended, or never ran. What can't be given back is left to its lease."""
+        await self._give_back(self._forgotten(claims))
+
+    def let_go(self, claims: Iterable[Claim]) -> asyncio.Task[None] | None:
+        """The same, begun here and now: what it can be waited for by; None if there is nothing to give back."""
+        places = self._forgotten(claims)
+        if not places:
+            return None
+        task = asyncio.get_running_loop().create_task(self._give_back(places))
+        self._letting_go.add(task)
+        task.add_done_callback(self._letting_go.discard)
+        return task
+
+    def forget(self, claim: Claim) -> None:
+        """Leave the place to its lease: the code may be running still."""
+        self._forgotten([claim])
+
+    def _forgotten(self, claims: Iterable[Claim]) -> list[HeldPlace]:
         if not self._places and not self._refusals:
-            return
-        places = [place for claim in claims if (place := self._forgotten(claim)) is not None]
+            return []
+        places = []
+        for claim in claims:
+            self._refusals.pop(_grant(claim), None)
+            place = self._places.pop(_grant(claim), None)
+            if place is not None:
+                places.append(place)
+        return places
+
+    async def _give_back(self, places: list[HeldPlace]) -> None:
         if not places:
             return
         try:
             _, freed = await retrying(lambda: self._store().exclusive.release(places))
-        except StoreError as error:
+        except OxpullError as error:
             _log_unreleased(len(places), error)
         else:
             self.told(freed)
@@ -189,21 +214,6 @@ class ExclusiveTasks:
             elif self._terms(claim.task_path) is not None:
                 name, _ = _name_of(self._tasks[claim.task_path], claim.id, claim.args, claim.kwargs)
                 self.told(await retrying(partial(self._store().exclusive.abandon, mutex_key(name), claim.id)))
-
-    def let_go(self, claim: Claim) -> None:
-        """Give the place back soon, for the code has ended."""
-        if _grant(claim) in self._places:
-            task = asyncio.get_running_loop().create_task(self.release([claim]))
-            self._letting_go.add(task)
-            task.add_done_callback(self._letting_go.discard)
-
-    def forget(self, claim: Claim) -> None:
-        """Leave the place to its lease: the code may be running still."""
-        self._forgotten(claim)
-
-    def _forgotten(self, claim: Claim) -> HeldPlace | None:
-        self._refusals.pop(_grant(claim), None)
-        return self._places.pop(_grant(claim), None)
 
 
 class _Wishes:
@@ -280,7 +290,7 @@ def _log_skipped(task_id: UUID, name: str) -> None:
     )
 
 
-def _log_unreleased(count: int, error: StoreError) -> None:
+def _log_unreleased(count: int, error: OxpullError) -> None:
     log(
         logging.WARNING,
         "exclusive_release_failed",

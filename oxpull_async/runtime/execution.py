@@ -74,7 +74,7 @@ class Execution:
     def abandon(self, attempt: Attempt) -> None:
         """It comes to no outcome, or its row was taken away: others may have its exclusive key, unless it runs on."""
         if attempt.is_over:
-            self._host.exclusive.tasks.let_go(attempt.claim)
+            self._host.exclusive.tasks.let_go([attempt.claim])
         else:
             self._host.exclusive.tasks.forget(attempt.claim)
 

@@ -111,8 +111,10 @@ class Settler:
 
     async def _write(self, batch: list[Attempt], unwritten: dict[Attempt, None]) -> None:
         try:
+            releasing = self._host.exclusive.tasks.let_go(attempt.claim for attempt in batch)
             landed = set(await self._host.store.settle([_outcome(attempt) for attempt in batch]))
-            await self._host.exclusive.tasks.release(attempt.claim for attempt in batch)
+            if releasing is not None:
+                await releasing
         except StoreError as error:
             is_first = all(attempt.settle_until is None for attempt in batch)
             self._note_try(batch)

@@ -9,6 +9,7 @@ from functools import partial
 
 from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
+from oxpull_async.core.exclusivity import IDLE_SECONDS
 from oxpull_async.core.leases import REAP_LIMIT
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.ports import Pruned, Reaped, Store
@@ -54,7 +55,8 @@ class Upkeep:
             prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
             done = await retrying(prune)
             holds = await retrying(partial(self._store().keys.prune_holds, now=self._clock.now(), limit=_PRUNE_CHUNK))
-            done = replace(done, locks=done.locks + holds)
+            forget = partial(self._store().exclusive.forget_idle, idle_seconds=IDLE_SECONDS, limit=_PRUNE_CHUNK)
+            done = replace(done, locks=done.locks + holds, keys=await retrying(forget))
             total = Pruned(*map(sum, zip(astuple(total), astuple(done), strict=True)))
             if max(astuple(done)) < _PRUNE_CHUNK:
                 return total

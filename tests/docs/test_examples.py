@@ -33,9 +33,9 @@ from tests.servers.process import free_port
 # django_accounts is run by tests/interop, since it needs the tasks of Django 6.
 RUN_HERE = {
     "batch_progress", "demo", "dependencies", "django_accounts", "django_fleet", "fastapi_app", "fastapi_progress",
-    "fastapi_with_worker", "flaky", "invoices", "json_lines", "limited", "litestar_app", "look", "mail_service",
-    "nightly", "order", "orders_service", "readme", "remind", "shop", "test_inline", "test_shop", "typed_arguments",
-    "unique_keys", "unique_policies",
+    "fastapi_with_worker", "feeds", "flaky", "invoices", "json_lines", "limited", "litestar_app", "look",
+    "mail_service", "nightly", "order", "orders_service", "readme", "remind", "shop", "test_inline", "test_shop",
+    "typed_arguments", "unique_keys", "unique_policies",
 }  # fmt: skip
 
 
@@ -55,6 +55,13 @@ def test_every_example_is_run_here() -> None:
 
 def test_the_readme_s_example_prints_what_its_comments_say(tmp_path: Path) -> None:
     assert run("readme.py", tmp_path) == "True False\ninvoice for order 42\n"
+
+
+def test_imports_of_a_feed_keep_one_another_out(tmp_path: Path) -> None:
+    assert run("feeds.py", tmp_path) == (
+        "check: DISCARDED, another run has the exclusive key 'feed:https://a.example/rss'\n"
+        "at most 1 import of a feed at a time, 3 imports\n"
+    )
 
 
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:

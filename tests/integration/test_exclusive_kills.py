@@ -29,7 +29,7 @@ APP = """
 import asyncio
 import fcntl
 import os
-from itertools import pairwise
+import time
 from pathlib import Path
 
 from oxpull_async import Exclusive, Oxpull
@@ -53,6 +53,13 @@ def witness(key, fence, what, number):
 async def work(context, key, number):
     witness(key, context.fence, "begin", number)
     await asyncio.sleep(0.01)
+    witness(key, context.fence, "end", number)
+
+
+@ox.task(exclusive=Exclusive(by=("key",)), takes_context=True, max_attempts=1000)
+def work_in_thread(context, key, number):
+    witness(key, context.fence, "begin", number)
+    time.sleep(2)
     witness(key, context.fence, "end", number)
 """
 
@@ -127,3 +134,26 @@ async def test_no_run_of_a_key_is_disturbed_by_another(
         await eventually(lambda: all_succeeded(competitor), within=rounds(small=120, full=1200))
 
     assert_one_at_a_time(tmp_path, disturbed)
+
+
+@pytest.mark.engines("sqlite", "postgres", "mariadb")
+async def test_a_worker_that_was_frozen_beyond_its_lease_is_refused_by_its_token(
+    ox: Oxpull, migrated_url: str, tmp_path: Path
+):
+    work: Any = ox.reference("queue_app.work_in_thread", max_attempts=1000, takes_context=True)
+    async with crew(tmp_path, migrated_url, 1, APP) as workers:
+        frozen = workers.workers[0]
+        result = await work.enqueue(0, 1)
+        await eventually(lambda: len(lines_of(tmp_path, 0)) == 1, within=60)
+        frozen.signal(signal.SIGSTOP)
+        await workers.start()
+        await result.wait(timeout=60)
+
+        frozen.signal(signal.SIGCONT)
+        await eventually(lambda: lines_of(tmp_path, 0)[-1].what == "refused", within=30)
+
+    first, *second, late = lines_of(tmp_path, 0)
+    assert [line.what for line in second] == ["begin", "end"]
+    assert all(line.fence > first.fence and line.pid != frozen.pid for line in second)
+    assert (late.fence, late.pid) == (first.fence, frozen.pid)
+    assert result.attempts == 2

@@ -121,7 +121,7 @@ class Key(DatabaseMachine):
         assert bool(released) is (caller in self._model.held)
         if released:
             self._model.leave(caller)
-            assert list(freed.callers) == self._model.fill()
+        assert list(freed.callers) == self._model.fill()
 
     @rule(caller=callers)
     def give_up(self, caller: UUID) -> None:

@@ -112,7 +112,8 @@ async def test_those_who_wait_run_in_the_order_of_their_enqueues(ox: Oxpull):
     async def load(number: int) -> None:
         await crowd.visit("all", number)
 
-    await load.enqueue_many([(number,) for number in range(12)])
+    for number in range(12):  # one by one: rows of one call are of the same age, and have no order by it
+        await load.enqueue(number)
     await ox.run_until_idle()
 
     assert crowd.ran == list(range(12))
@@ -532,3 +533,15 @@ def test_a_parameter_that_isn_t_there_is_refused_at_the_declaration():
 
         @Oxpull("sqlite:///:memory:").task(exclusive=Exclusive(by=("url",)))
         async def load(feed: str) -> None: ...
+
+
+async def test_pruning_forgets_keys_that_nobody_has_used_for_a_day(ox: Oxpull, competitor: Competitor):
+    for name in ("old", "new"):
+        async with ox.exclusive(name):
+            pass
+    long_ago = datetime.now(UTC) - timedelta(days=2)
+    competitor.run("UPDATE oxpull_async_mutex SET used_at = ? WHERE name = 'old'", long_ago)
+
+    assert (await ox.prune()).keys == 1
+
+    assert competitor.rows("SELECT name FROM oxpull_async_mutex") == [("new",)]

@@ -21,7 +21,6 @@ from oxpull_async.ports_exclusive import Candidate, HeldPlace
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
 _DRAW_NUMBERS = _SQL["draw_numbers"]
-_READ_NUMBERS = _SQL["read_numbers"]
 _LOCK_MUTEXES = _SQL["lock_mutexes"]
 _READ_PLACES = _SQL["read_places"]
 _DELETE_EXPIRED_PLACES = _SQL["delete_expired_places"]
@@ -39,7 +38,6 @@ _FIND_PLACES = _SQL["find_places"]
 _FIND_DUE_TASKS = _CLAIMS["find_due_tasks"]
 _LOCK_DUE_TASKS = _CLAIMS["lock_due_tasks"]
 _GRANT_TASKS = _SQL["grant_tasks"]
-_READ_GRANTED = _SQL["read_granted"]
 _POSTPONE_TASKS = _SQL["postpone_tasks"]
 _SKIP_TASKS = _SQL["skip_tasks"]
 _LOCK_SLEEPING_TASKS = _SQL["lock_sleeping_tasks"]
@@ -48,11 +46,10 @@ _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
 
 
-def draw(names: dict[str, str], count: int) -> Procedure[dict[str, int]]:
-    """Make, lock and draw; then read what was drawn."""
-    yield _DRAW_NUMBERS(mutexes=document(sorted(names.items())), wanted=count)
-    result = yield _READ_NUMBERS(keys=tuple(names))
-    return {row[0]: row[1] for row in result.rows}
+def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
+    """Make, lock and draw, then read, in one round trip."""
+    result = yield _DRAW_NUMBERS(mutexes=document(sorted(names.items())), keys=document(list(names)), wanted=count)
+    return {row[0]: row[-1] for row in result.rows}, _states(row[:-1] for row in result.rows)
 
 
 def lock(keys: Sequence[str]) -> Procedure[None]:
@@ -63,8 +60,12 @@ def lock(keys: Sequence[str]) -> Procedure[None]:
 def read(keys: Sequence[str]) -> Procedure[dict[str, KeyState]]:
     """By key."""
     result = yield _READ_PLACES(keys=document(list(keys)))
+    return _states(result.rows)
+
+
+def _states(rows: Iterable[Row]) -> dict[str, KeyState]:
     states: dict[str, KeyState] = {}
-    for key, number, owner, is_reserved, remaining, first in result.rows:
+    for key, number, owner, is_reserved, remaining, first in rows:
         state = states.setdefault(key, KeyState([], None if first is None else UUID(first)))
         if number is not None:
             state.holders.append(Holder(number, UUID(owner), bool(is_reserved), float(remaining)))
@@ -91,12 +92,15 @@ def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     yield _INSERT_PLACE.many(rows)
 
 
-def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
-    """Those that were there."""
-    present = yield from find_holders(places)
-    if present:
-        yield _DELETE_PLACES(held=document(_held(places)))
-    return present
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[None]:
+    """One statement."""
+    yield _DELETE_PLACES(held=document(_held(places)))
+
+
+def release(places: Sequence[HeldPlace]) -> Procedure[int]:
+    """How many were there."""
+    result = yield _DELETE_PLACES(held=document(_held(places)))
+    return result.count
 
 
 def insert_waiters(waiters: Sequence[NewWaiter]) -> Procedure[None]:
@@ -182,14 +186,15 @@ def _lock_tasks(request: ClaimRequest, ids: Sequence[str]) -> Procedure[list[Row
     return list(result.rows)
 
 
-def grant(request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]:
+def grant(request: ClaimRequest, task_ids: Sequence[UUID], holders: Sequence[NewHolder]) -> Procedure[list[Claim]]:
     """In any order."""
-    yield _GRANT_TASKS(
+    if holders:
+        yield from insert_holders(holders)
+    result = yield _GRANT_TASKS(
         ids=hex_ids(task_ids),
         worker_id=request.worker_id,
         lease_microseconds=microseconds(request.lease_seconds),
     )
-    result = yield _READ_GRANTED(ids=hex_ids(task_ids))
     return [read_claim(row) for row in result.rows]
 
 

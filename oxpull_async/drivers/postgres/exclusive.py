@@ -23,6 +23,7 @@ _READ_PLACES = _SQL["read_places"]
 _DELETE_EXPIRED_PLACES = _SQL["delete_expired_places"]
 _INSERT_PLACES = _SQL["insert_places"]
 _DELETE_PLACES = _SQL["delete_places"]
+_RELEASE_PLACES = _SQL["release_places"]
 _INSERT_WAITERS = _SQL["insert_waiters"]
 _FIND_HEADS = _SQL["find_heads"]
 _FIND_DEAD_WAITERS = _SQL["find_dead_waiters"]
@@ -40,10 +41,11 @@ _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
 
 
-def draw(names: dict[str, str], count: int) -> Procedure[dict[str, int]]:
-    """One statement makes, locks and draws."""
+def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
+    """One statement makes, locks and draws; what was there is read by another, which sees what was waited for."""
     result = yield _DRAW_NUMBERS(keys=list(names), names=list(names.values()), wanted=count)
-    return {row[0]: row[1] for row in result.rows}
+    states = yield from read(list(names))
+    return {row[0]: row[1] for row in result.rows}, states
 
 
 def lock(keys: Sequence[str]) -> Procedure[None]:
@@ -69,19 +71,18 @@ def delete_expired(keys: Sequence[str]) -> Procedure[None]:
 
 def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     """One statement."""
-    yield _INSERT_PLACES(
-        keys=[holder.key for holder in holders],
-        numbers=[holder.number for holder in holders],
-        owners=[holder.owner for holder in holders],
-        reserved=[holder.is_reserved for holder in holders],
-        leases=[holder.lease_seconds for holder in holders],
-    )
+    yield _INSERT_PLACES(**_new(holders))
 
 
-def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
-    """Those that were there."""
-    result = yield _DELETE_PLACES(**_held(places))
-    return {(row[0], row[1]) for row in result.rows}
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[None]:
+    """One statement."""
+    yield _DELETE_PLACES(**_held(places))
+
+
+def release(places: Sequence[HeldPlace]) -> Procedure[int]:
+    """How many were there."""
+    result = yield _RELEASE_PLACES(**_held(places))
+    return result.count
 
 
 def insert_waiters(waiters: Sequence[NewWaiter]) -> Procedure[None]:
@@ -139,9 +140,11 @@ def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
     return [Candidate(*row[:5]) for row in rows]
 
 
-def grant(request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]:
+def grant(request: ClaimRequest, task_ids: Sequence[UUID], holders: Sequence[NewHolder]) -> Procedure[list[Claim]]:
     """In any order."""
-    result = yield _GRANT_TASKS(ids=list(task_ids), worker_id=request.worker_id, lease_seconds=request.lease_seconds)
+    result = yield _GRANT_TASKS(
+        ids=list(task_ids), worker_id=request.worker_id, lease_seconds=request.lease_seconds, **_new(holders)
+    )
     return [Claim(*row) for row in result.rows]
 
 
@@ -169,6 +172,16 @@ def find_idle(idle_seconds: float, limit: int) -> Procedure[list[str]]:
 def delete_mutexes(keys: Sequence[str]) -> Procedure[None]:
     """By primary key."""
     yield _DELETE_MUTEXES(keys=list(keys))
+
+
+def _new(holders: Sequence[NewHolder]) -> dict[str, list[Any]]:
+    return {
+        "keys": [holder.key for holder in holders],
+        "numbers": [holder.number for holder in holders],
+        "owners": [holder.owner for holder in holders],
+        "reserved": [holder.is_reserved for holder in holders],
+        "leases": [holder.lease_seconds for holder in holders],
+    }
 
 
 def _held(places: Sequence[HeldPlace]) -> dict[str, list[Any]]:

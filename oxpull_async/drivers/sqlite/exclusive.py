@@ -40,10 +40,11 @@ _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
 
 
-def draw(names: dict[str, str], count: int) -> Procedure[dict[str, int]]:
+def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
     """One statement makes and draws."""
     result = yield _DRAW_NUMBERS(mutexes=json.dumps(list(names.items())), wanted=count)
-    return {row[0]: row[1] for row in result.rows}
+    states = yield from read(list(names))
+    return {row[0]: row[1] for row in result.rows}, states
 
 
 def lock(keys: Sequence[str]) -> Procedure[None]:
@@ -76,10 +77,15 @@ def insert_holders(holders: Sequence[NewHolder]) -> Procedure[None]:
     yield _INSERT_PLACES(holders=json.dumps(rows))
 
 
-def delete_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
-    """Those that were there."""
+def delete_holders(places: Sequence[HeldPlace]) -> Procedure[None]:
+    """One statement."""
+    yield _DELETE_PLACES(held=_held(places))
+
+
+def release(places: Sequence[HeldPlace]) -> Procedure[int]:
+    """How many were there."""
     result = yield _DELETE_PLACES(held=_held(places))
-    return {(row[0], row[1]) for row in result.rows}
+    return result.count
 
 
 def insert_waiters(waiters: Sequence[NewWaiter]) -> Procedure[None]:
@@ -142,8 +148,10 @@ def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
     return [Candidate(UUID(row[0]), *row[1:5]) for row in result.rows]
 
 
-def grant(request: ClaimRequest, task_ids: Sequence[UUID]) -> Procedure[list[Claim]]:
+def grant(request: ClaimRequest, task_ids: Sequence[UUID], holders: Sequence[NewHolder]) -> Procedure[list[Claim]]:
     """In any order."""
+    if holders:
+        yield from insert_holders(holders)
     result = yield _GRANT_TASKS(
         ids=id_array(task_ids),
         worker_id=request.worker_id,

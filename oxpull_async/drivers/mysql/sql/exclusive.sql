@@ -1,3 +1,17 @@
+-- fragment: place_columns
+-- Each key with its holders, how much longer their leases last by the database's clock, and who is first in line.
+input.mutex_key, holder.number, holder.owner, holder.is_reserved,
+    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), holder.expires_at) / 1000000.0,
+    (
+        SELECT waiter.owner FROM oxpull_async_mutex_waiter AS waiter WHERE waiter.mutex_key = input.mutex_key
+        ORDER BY waiter.number LIMIT 1
+    )
+
+-- fragment: places
+-- Of the keys of a document.
+JSON_TABLE(:keys, '$[*]' COLUMNS (mutex_key varchar(64) CHARACTER SET ascii PATH '$')) AS input
+LEFT JOIN oxpull_async_mutex_holder AS holder FORCE INDEX (PRIMARY) ON holder.mutex_key = input.mutex_key
+
 -- fragment: input_holders
 -- Holders as a caller knows them.
 JSON_TABLE(:held, '$[*]' COLUMNS (
@@ -20,17 +34,15 @@ END)
 -- name: draw_numbers
 -- Makes the rows of keys that are new, locks all of them in key order, and draws numbers for the callers of each: a
 -- winner's is its fencing token, a loser's its place in line. A new row begins with the time in microseconds, so that
--- the numbers of a key grow even across the deletion of a row long unused. The row count isn't looked at.
+-- the numbers of a key grow even across the deletion of a row long unused. Then what was drawn, and who has the keys.
 INSERT INTO oxpull_async_mutex (mutex_key, name, number, used_at)
 SELECT input.mutex_key, input.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :wanted, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(:mutexes, '$[*]' COLUMNS (
     mutex_key varchar(64) CHARACTER SET ascii PATH '$[0]', name varchar(255) CHARACTER SET utf8mb4 PATH '$[1]'
 )) AS input
-ON DUPLICATE KEY UPDATE number = oxpull_async_mutex.number + :wanted, used_at = UTC_TIMESTAMP(6)
-
--- name: read_numbers
--- Under the locks of draw_numbers.
-SELECT mutex_key, number FROM oxpull_async_mutex WHERE mutex_key IN :keys
+ON DUPLICATE KEY UPDATE number = oxpull_async_mutex.number + :wanted, used_at = UTC_TIMESTAMP(6);
+SELECT {{place_columns}}, mutex.number FROM {{places}}
+JOIN oxpull_async_mutex AS mutex ON mutex.mutex_key = input.mutex_key
 
 -- name: lock_mutexes
 -- In key order, as everybody locks them. Rows that are gone have no holder either.
@@ -38,15 +50,8 @@ SELECT mutex_key, number FROM oxpull_async_mutex FORCE INDEX (PRIMARY)
 WHERE mutex_key IN :keys ORDER BY mutex_key FOR UPDATE
 
 -- name: read_places
--- Each key with its holders, how much longer their leases last by the database's clock, and who is first in line.
-SELECT input.mutex_key, holder.number, holder.owner, holder.is_reserved,
-    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), holder.expires_at) / 1000000.0,
-    (
-        SELECT waiter.owner FROM oxpull_async_mutex_waiter AS waiter WHERE waiter.mutex_key = input.mutex_key
-        ORDER BY waiter.number LIMIT 1
-    )
-FROM JSON_TABLE(:keys, '$[*]' COLUMNS (mutex_key varchar(64) CHARACTER SET ascii PATH '$')) AS input
-LEFT JOIN oxpull_async_mutex_holder AS holder FORCE INDEX (PRIMARY) ON holder.mutex_key = input.mutex_key
+-- As they are committed, or written by this transaction.
+SELECT {{place_columns}} FROM {{places}}
 
 -- name: delete_expired_places
 -- A renewal that comes first keeps its row; one that comes later finds none.
@@ -122,13 +127,10 @@ SET holder.expires_at = TIMESTAMPADD(MICROSECOND, input.lease, UTC_TIMESTAMP(6))
 SELECT holder.mutex_key, holder.number FROM {{input_holders}}
 
 -- name: grant_tasks
--- Under the row locks of lock_due_tasks; as in a claim.
+-- Under the row locks of lock_due_tasks; as in a claim, then what was granted.
 UPDATE django_ox_oxtask FORCE INDEX (PRIMARY)
 SET {{begin_attempt}}
-WHERE id IN :ids
-
--- name: read_granted
--- What was granted.
+WHERE id IN :ids;
 SELECT {{granted}} FROM django_ox_oxtask WHERE id IN :ids
 
 -- name: postpone_tasks

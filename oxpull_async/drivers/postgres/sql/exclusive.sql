@@ -1,3 +1,11 @@
+-- fragment: insert_places
+-- Each with a lease that begins now.
+INSERT INTO oxpull_async_mutex_holder (mutex_key, number, owner, is_reserved, expires_at)
+SELECT input.mutex_key, input.number, input.owner, input.is_reserved,
+    STATEMENT_TIMESTAMP() + make_interval(secs => input.lease_seconds)
+FROM unnest(:keys::varchar[], :numbers::bigint[], :owners::uuid[], :reserved::boolean[], :leases::float8[])
+    AS input (mutex_key, number, owner, is_reserved, lease_seconds)
+
 -- name: draw_numbers
 -- Makes the rows of keys that are new, locks all of them in key order, and draws numbers for the callers of each: a
 -- winner's is its fencing token, a loser's its place in line. A new row begins with the time in microseconds, so that
@@ -33,18 +41,21 @@ WHERE mutex_key = ANY(:keys::varchar[]) AND expires_at <= STATEMENT_TIMESTAMP()
 
 -- name: insert_places
 -- Under the locks of the mutex rows.
-INSERT INTO oxpull_async_mutex_holder (mutex_key, number, owner, is_reserved, expires_at)
-SELECT input.mutex_key, input.number, input.owner, input.is_reserved,
-    STATEMENT_TIMESTAMP() + make_interval(secs => input.lease_seconds)
-FROM unnest(:keys::varchar[], :numbers::bigint[], :owners::uuid[], :reserved::boolean[], :leases::float8[])
-    AS input (mutex_key, number, owner, is_reserved, lease_seconds)
+{{insert_places}}
 
 -- name: delete_places
--- By key, number and owner: nobody deletes what has become somebody else's. Each in the order of the primary key.
+-- By key, number and owner: nobody deletes what has become somebody else's.
 DELETE FROM oxpull_async_mutex_holder AS holder
 USING unnest(:keys::varchar[], :numbers::bigint[], :owners::uuid[]) AS input (mutex_key, number, owner)
 WHERE holder.mutex_key = input.mutex_key AND holder.number = input.number AND holder.owner = input.owner
-RETURNING holder.mutex_key, holder.number
+
+-- name: release_places
+-- The same on its own. Nobody waits for it to be on disk: where the server crashes before, the lease ends by itself.
+DELETE FROM oxpull_async_mutex_holder AS holder
+USING unnest(:keys::varchar[], :numbers::bigint[], :owners::uuid[]) AS input (mutex_key, number, owner)
+WHERE holder.mutex_key = input.mutex_key AND holder.number = input.number AND holder.owner = input.owner
+    AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
+RETURNING holder.number
 
 -- name: delete_owner
 -- All that a caller has who gave up without an answer.
@@ -121,7 +132,10 @@ JOIN oxpull_async_mutex_holder AS holder
     ON holder.mutex_key = input.mutex_key AND holder.number = input.number AND holder.owner = input.owner
 
 -- name: grant_tasks
--- Under the row locks of lock_due_tasks; as in a claim.
+-- Under the row locks of lock_due_tasks; as in a claim, together with the places of their keys.
+WITH placed AS (
+    {{insert_places}}
+)
 UPDATE django_ox_oxtask AS task
 SET {{begin_attempt}}
 WHERE id = ANY(:ids::uuid[])

@@ -50,7 +50,6 @@ FROM json_each(:holders)
 -- By key, number and owner: nobody deletes what has become somebody else's.
 DELETE FROM oxpull_async_mutex_holder
 WHERE {{is_held}}
-RETURNING mutex_key, number
 
 -- name: delete_owner
 -- All that a caller has who gave up without an answer.
