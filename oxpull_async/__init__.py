@@ -7,8 +7,8 @@ from oxpull_async.batches.models import BatchExplanation, BatchMember, BatchProg
 from oxpull_async.core.backoff import Backoff
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.core.statuses import BatchStatus, TaskStatus
-from oxpull_async.enqueue.keys import KeyHolder
-from oxpull_async.enqueue.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
+from oxpull_async.enqueueing.keys import KeyHolder
+from oxpull_async.enqueueing.verbs import enqueue, enqueue_many, enqueue_unique, enqueue_unique_many
 from oxpull_async.exceptions import (
     BatchMemberExists,
     BatchNotFound,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import anyio
 
 from oxpull_async.drivers import SqlStore, open_store
-from oxpull_async.enqueue.desk import Desk
-from oxpull_async.enqueue.policies import Policies
-from oxpull_async.enqueue.substitutes import Substitutes
+from oxpull_async.enqueueing.desk import Desk
+from oxpull_async.enqueueing.policies import Policies
+from oxpull_async.enqueueing.substitutes import Substitutes
 from oxpull_async.exceptions import InvalidSettings, NotOpen
 from oxpull_async.settings import Settings, settings_from_environment
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
-from oxpull_async._enqueueing import Enqueueing
+from oxpull_async._intake import Intake
 from oxpull_async._opening import Opening
 from oxpull_async._shield import shielded
 from oxpull_async.batches.batching import Batching, News
@@ -21,12 +21,12 @@ from oxpull_async.clock import Clock
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.core.names import check_task_path
 from oxpull_async.drivers import SqlStore, session_factory
-from oxpull_async.enqueue.bound import BoundHost
-from oxpull_async.enqueue.foreign import AnyEnqueueable
-from oxpull_async.enqueue.keys import UniqueKeys
-from oxpull_async.enqueue.requests import row_to_write
-from oxpull_async.enqueue.substitutes import Substitutes
-from oxpull_async.enqueue.verbs import Verbs
+from oxpull_async.enqueueing.bound import BoundHost
+from oxpull_async.enqueueing.foreign import AnyEnqueueable
+from oxpull_async.enqueueing.keys import UniqueKeys
+from oxpull_async.enqueueing.requests import row_to_write
+from oxpull_async.enqueueing.substitutes import Substitutes
+from oxpull_async.enqueueing.verbs import Verbs
 from oxpull_async.exceptions import InvalidSettings, InvalidTask, NotOpen
 from oxpull_async.options import make_options
 from oxpull_async.ports import Pruned, Reaped
@@ -82,11 +82,11 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         self._ready_hints = ReadyHints(self.announcer.announce)
         self._reader = Reader(lambda: self.substitutes.recipient or self.store, self._settle_hints)
         self._upkeep = Upkeep(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
-        self._enqueueing = Enqueueing(
+        self._intake = Intake(
             self._opening, self.settings, self.clock, self.substitutes, self._reader,
             self._announce, self._ready_hints.enqueued,
         )  # fmt: skip
-        uniqueness = self._enqueueing.uniqueness
+        uniqueness = self._intake.uniqueness
         self._bound_host = BoundHost(
             self.settings, self._reader, lambda: self.store, uniqueness, self.clock, self.substitutes
         )
@@ -238,13 +238,13 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         self, task: AnyEnqueueable, call: Call, *, force_unique: bool = False
     ) -> Coroutine[Any, Any, EnqueueResult]:
         """What every single enqueue comes down to."""
-        return self._enqueueing.call(task, call, force_unique)
+        return self._intake.call(task, call, force_unique)
 
     def enqueue_calls(
         self, task: AnyEnqueueable, calls: Iterable[Call | Sequence[Any]], *, force_unique: bool = False
     ) -> Coroutine[Any, Any, list[EnqueueResult]]:
         """What every bulk enqueue comes down to."""
-        return self._enqueueing.calls(task, calls, force_unique)
+        return self._intake.calls(task, calls, force_unique)
 
     def bind(self, connection: object) -> BoundOxpull:
         """The same verbs inside the transaction that this connection (or session) is in.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import oxpull_async
+
 PACKAGE = Path(__file__).resolve().parent.parent / "oxpull_async"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ["postgres", "sqlite", "mysql"]
@@ -92,12 +94,56 @@ def test_no_statement_may_run_a_limited_subquery_several_times():
         assert not limited.search(re.sub("--.*", "", file.read_text())), f"use = ANY(ARRAY(…)) in {file.name}"
 
 
+@every_module
+def test_the_time_of_day_is_read_in_one_place(module: Path):
+    # Elsewhere it would be another time than the one that a test has travelled to.
+    if module.name != "clock.py":
+        assert not times_read_in(ast.parse(module.read_text()))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "datetime.now(UTC)",
+        "datetime.utcnow()",
+        "datetime.datetime.today()",
+        "date.today()",
+        "time.time()",
+        "time.time_ns",
+    ],
+)
+def test_no_way_of_reading_the_time_is_overlooked(source: str):
+    assert times_read_in(ast.parse(source)) == [source.removesuffix("()").removesuffix("(UTC)")]
+
+
+def test_what_is_imported_from_time_tells_no_time_of_day():
+    from_time = {
+        alias.name
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "time"
+        for alias in node.names
+    }
+    assert from_time <= {"monotonic", "perf_counter", "sleep"}
+
+
+def test_no_public_name_hides_a_package():
+    # `import oxpull_async.verb.module as name` would find the function.
+    inside = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert not inside & set(oxpull_async.__all__)
+
+
 def test_the_package_says_that_it_is_typed():
     assert (PACKAGE / "py.typed").exists()
 
 
 def names_in(room: str, pattern: str) -> set[str]:
     return {path.name for path in (PACKAGE / "drivers" / room).glob(pattern)}
+
+
+def times_read_in(tree: ast.AST) -> list[str]:
+    names = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [name for name in names if re.fullmatch(r"(.*\.)?(date(time)?\.(now|utcnow|today)|time\.time(_ns)?)", name)]
 
 
 def functions_of(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -11,9 +11,9 @@ from uuid import UUID
 from oxpull_async._contention import retrying
 from oxpull_async.batches import own
 from oxpull_async.batches.host import BatchHost
-from oxpull_async.enqueue.joined import Joining, lock_waits_told
-from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import row_of
+from oxpull_async.enqueueing.joined import Joining, lock_waits_told
+from oxpull_async.enqueueing.requests import Request
+from oxpull_async.enqueueing.unique import row_of
 from oxpull_async.exceptions import DeadlockDetected, SerializationFailure, UniqueViolation
 from oxpull_async.ports import Attempt, Held, TaskRow
 from oxpull_async.ports_batches import Added, Addition, BatchClosed, BatchReads, NewBatch, SealedNow

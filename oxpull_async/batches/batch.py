@@ -15,8 +15,8 @@ from oxpull_async.batches.reading import explain, read_members, read_progress, r
 from oxpull_async.batches.watching import wait_for, watch
 from oxpull_async.core.durations import Duration
 from oxpull_async.core.statuses import BatchStatus, TaskStatus
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
-from oxpull_async.enqueue.requests import Request, make_request
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, Enqueueable, as_task
+from oxpull_async.enqueueing.requests import Request, make_request
 from oxpull_async.exceptions import BatchMemberExists, BatchNotFound, BatchSealed, NoReconciler
 from oxpull_async.ports_batches import BatchClosed, SealedNow
 from oxpull_async.results import EnqueueResult, created_result, duplicate_result

@@ -11,9 +11,9 @@ from oxpull_async.batches.bound import BoundOxpull
 from oxpull_async.batches.collection import Batches
 from oxpull_async.batches.host import BatchHost
 from oxpull_async.batches.own import Crowds
-from oxpull_async.enqueue.bound import BoundHost
-from oxpull_async.enqueue.desk import Desk
-from oxpull_async.enqueue.requests import kept_by_lock
+from oxpull_async.enqueueing.bound import BoundHost
+from oxpull_async.enqueueing.desk import Desk
+from oxpull_async.enqueueing.requests import kept_by_lock
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
 from oxpull_async.runtime.callbacks import Callbacks

@@ -8,7 +8,7 @@ from uuid import UUID
 from oxpull_async.batches.access import JoinedAccess
 from oxpull_async.batches.collection import BatchMaker
 from oxpull_async.batches.host import BatchHost
-from oxpull_async.enqueue.bound import Bound, BoundHost
+from oxpull_async.enqueueing.bound import Bound, BoundHost
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
 

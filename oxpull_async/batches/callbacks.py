@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from oxpull_async.core.arguments import prepare_arguments
 from oxpull_async.core.names import check_task_path
-from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, as_task
 from oxpull_async.exceptions import InvalidArguments, InvalidTask
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call, Task

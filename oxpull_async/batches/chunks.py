@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from oxpull_async.clock import Clock
-from oxpull_async.enqueue.requests import Request, make_request_of
+from oxpull_async.enqueueing.requests import Request, make_request_of
 from oxpull_async.options import Unique
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call

@@ -9,7 +9,7 @@ from uuid import UUID
 from oxpull_async.batches.counting import Counting
 from oxpull_async.batches.own import Crowds
 from oxpull_async.clock import Clock
-from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueueing.desk import Desk
 from oxpull_async.options import Unique
 from oxpull_async.ports import Store
 from oxpull_async.results import EnqueueResult, ResultSource

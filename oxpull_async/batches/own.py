@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from oxpull_async._contention import retrying
 from oxpull_async.core.uniqueness import MAX_PASSES
-from oxpull_async.enqueue.coalescer import Coalescer
-from oxpull_async.enqueue.unique import raise_race
+from oxpull_async.enqueueing.coalescer import Coalescer
+from oxpull_async.enqueueing.unique import raise_race
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import anyio
 
 from oxpull_async.cli.target import UsageError
+from oxpull_async.clock import system_time
 from oxpull_async.telemetry import log
 
 _BEAT_SECONDS: Final = 1.0
@@ -54,4 +54,4 @@ def age(file: Path) -> float | None:
         found = file.lstat()
     except OSError:
         return None
-    return time.time() - found.st_mtime if stat.S_ISREG(found.st_mode) else None
+    return system_time().timestamp() - found.st_mtime if stat.S_ISREG(found.st_mode) else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from random import uniform
 from typing import Final
 
 import anyio
 
+from oxpull_async.clock import system_time
 from oxpull_async.telemetry import log
 
 _FIRST_BACKOFF_SECONDS: Final = 0.05
@@ -57,7 +58,7 @@ class Service:
 
     async def run(self) -> None:
         """Take turns until stopped."""
-        self.running_since = datetime.now(UTC)
+        self.running_since = system_time()
         try:
             while not self._stopping.is_set():
                 self._wake.clear()  # before the turn: what is told during it leads to another one
@@ -89,7 +90,7 @@ class Service:
             )
 
     def _note_success(self) -> None:
-        self.last_turn_at = datetime.now(UTC)
+        self.last_turn_at = system_time()
         if self.failures:
             log(
                 logging.WARNING,

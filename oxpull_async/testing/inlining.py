@@ -12,8 +12,8 @@ from uuid import UUID
 from oxpull_async.app import Oxpull
 from oxpull_async.core.failures import error_record
 from oxpull_async.core.statuses import TaskStatus
-from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import row_of
+from oxpull_async.enqueueing.requests import Request
+from oxpull_async.enqueueing.unique import row_of
 from oxpull_async.exceptions import TaskTimeout
 from oxpull_async.ports import Claim, TaskRow
 from oxpull_async.results import EnqueueResult, created_result, duplicate_result

@@ -98,7 +98,7 @@ def listed_columns(table: str) -> set[str]:
 
 
 def test_every_reason_of_a_race_is_explained() -> None:
-    source = "".join(file.read_text() for file in (ROOT / "oxpull_async/enqueue").glob("*.py"))
+    source = "".join(file.read_text() for file in (ROOT / "oxpull_async/enqueueing").glob("*.py"))
     raised = set(re.findall(r'race\(\s*"(\w+)"', source)) | set(re.findall(r'reason="(\w+)"', source))
     raised |= set(re.findall(r'reason, words = "(\w+)"', source))
     page = (DOCS / "explanation/unique-protocol.md").read_text()

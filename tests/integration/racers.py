@@ -15,7 +15,7 @@ from uuid import UUID
 from oxpull_async import Oxpull
 from oxpull_async._ids import new_id
 from oxpull_async.core.keys import unique_key
-from oxpull_async.enqueue.unique import insert_unique
+from oxpull_async.enqueueing.unique import insert_unique
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from tests.integration.competitor import aside
 

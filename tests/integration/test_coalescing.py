@@ -14,8 +14,8 @@ import pytest
 from oxpull_async import EnqueueResult, Oxpull, Task, UniqueEnqueueRace
 from oxpull_async._ids import new_id
 from oxpull_async.core.keys import unique_key
-from oxpull_async.enqueue.coalescer import MAX_BYTES, MAX_ROWS, Coalescer
-from oxpull_async.enqueue.desk import Desk
+from oxpull_async.enqueueing.coalescer import MAX_BYTES, MAX_ROWS, Coalescer
+from oxpull_async.enqueueing.desk import Desk
 from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from tests.eventually import eventually

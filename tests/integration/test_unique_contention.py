@@ -22,7 +22,7 @@ from oxpull_async import (
     _contention,
 )
 from oxpull_async.core.keys import unique_key
-from oxpull_async.enqueue.unique import insert_unique, insert_uniques_together, row_of
+from oxpull_async.enqueueing.unique import insert_unique, insert_uniques_together, row_of
 from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, TakeOver, TaskRow, Unseen
 from tests.conformance.rows import new_unique
 from tests.eventually import eventually

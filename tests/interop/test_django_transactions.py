@@ -270,7 +270,7 @@ async def test_a_bulk_call_that_fails_takes_only_its_own_rows_with_it(bound, mon
 
 async def _interrupted(call, monkeypatch, beside):
     """Run a bulk call whose decision ends in an error, and another call while its savepoint is open."""
-    from oxpull_async.enqueue.joined import Joining
+    from oxpull_async.enqueueing.joined import Joining
 
     decide, tasks = Joining.decide, []
 

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from oxpull_async import Oxpull, UniqueEnqueueRace
-from oxpull_async.enqueue.bound import Bound
+from oxpull_async.enqueueing.bound import Bound
 from oxpull_async.tasks import AnyTask
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor

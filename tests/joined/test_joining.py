@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from oxpull_async.core.uniqueness import MAX_PASSES
-from oxpull_async.enqueue.joined import Joining, lock_waits_told
+from oxpull_async.enqueueing.joined import Joining, lock_waits_told
 from oxpull_async.exceptions import (
     ConnectionLost,
     DeadlockDetected,

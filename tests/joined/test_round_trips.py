@@ -19,7 +19,7 @@ from sqlalchemy import StaticPool
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from oxpull_async import Oxpull
-from oxpull_async.enqueue.bound import Bound
+from oxpull_async.enqueueing.bound import Bound
 from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor
 from tests.joined.calls import hold

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxpull_async.clock import Clock
-from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
-from oxpull_async.enqueue.joined import Joining, lock_waits_told
-from oxpull_async.enqueue.placing import Placing
-from oxpull_async.enqueue.requests import Request, make_request, make_requests
-from oxpull_async.enqueue.substitutes import Substitutes
-from oxpull_async.enqueue.unique import row_of
-from oxpull_async.enqueue.verbs import Verbs
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, as_task
+from oxpull_async.enqueueing.joined import Joining, lock_waits_told
+from oxpull_async.enqueueing.placing import Placing
+from oxpull_async.enqueueing.requests import Request, make_request, make_requests
+from oxpull_async.enqueueing.substitutes import Substitutes
+from oxpull_async.enqueueing.unique import row_of
+from oxpull_async.enqueueing.verbs import Verbs
 from oxpull_async.options import Unique
 from oxpull_async.ports import Held, Store, TaskRow
 from oxpull_async.ports_joined import JoinedStore

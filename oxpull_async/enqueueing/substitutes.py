@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from oxpull_async.enqueue.requests import Request
+from oxpull_async.enqueueing.requests import Request
 from oxpull_async.ports import TaskRow
 from oxpull_async.results import EnqueueResult
 from oxpull_async.tasks import AnyTask

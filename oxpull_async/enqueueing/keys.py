@@ -12,9 +12,9 @@ from oxpull_async._contention import retrying
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.core.unique_options import Unique
 from oxpull_async.core.uniqueness import is_pending
-from oxpull_async.enqueue.bound import BoundHost
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, as_task
-from oxpull_async.enqueue.requests import make_request
+from oxpull_async.enqueueing.bound import BoundHost
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, Enqueueable, as_task
+from oxpull_async.enqueueing.requests import make_request
 from oxpull_async.ports import TaskRow
 from oxpull_async.ports_keys import KeyRow
 from oxpull_async.results import TaskResult, task_result

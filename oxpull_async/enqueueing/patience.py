@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import anyio
 
-from oxpull_async.enqueue.unique import insert_unique, raise_race, row_of
+from oxpull_async.enqueueing.unique import insert_unique, raise_race, row_of
 from oxpull_async.exceptions import LockNotAvailable
 from oxpull_async.ports import Held, Inserted, NewUnique, Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from oxpull_async.enqueue.foreign import AnyEnqueueable, Enqueueable, own_task
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, Enqueueable, own_task
 from oxpull_async.results import EnqueueResult
 from oxpull_async.tasks import AnyTask, Call, P, Task
 

@@ -9,10 +9,10 @@ from typing import Any
 from oxpull_async._meanwhile import meanwhile
 from oxpull_async._opening import Opening
 from oxpull_async.clock import Clock
-from oxpull_async.enqueue.foreign import AnyEnqueueable, as_task
-from oxpull_async.enqueue.policies import PlacingHost
-from oxpull_async.enqueue.requests import Request, make_request, make_requests
-from oxpull_async.enqueue.substitutes import Substitutes
+from oxpull_async.enqueueing.foreign import AnyEnqueueable, as_task
+from oxpull_async.enqueueing.policies import PlacingHost
+from oxpull_async.enqueueing.requests import Request, make_request, make_requests
+from oxpull_async.enqueueing.substitutes import Substitutes
 from oxpull_async.options import Unique
 from oxpull_async.ports import Held
 from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
@@ -20,7 +20,7 @@ from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
 
 
-class Enqueueing:
+class Intake:
     """The two ways in which all enqueues of one Oxpull go that aren't in a caller's transaction."""
 
     def __init__(

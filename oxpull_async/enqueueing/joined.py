@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Literal, NoReturn
 
 from oxpull_async.core.uniqueness import MAX_PASSES
-from oxpull_async.enqueue.registry import LOCKS, Registry
+from oxpull_async.enqueueing.registry import LOCKS, Registry
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,

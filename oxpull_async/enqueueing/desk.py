@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from oxpull_async.enqueue.coalescer import Coalescer
-from oxpull_async.enqueue.patience import Patience
-from oxpull_async.enqueue.plain import insert_tasks
-from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import insert_shared, insert_unique, insert_uniques_together, row_of, verdict
+from oxpull_async.enqueueing.coalescer import Coalescer
+from oxpull_async.enqueueing.patience import Patience
+from oxpull_async.enqueueing.plain import insert_tasks
+from oxpull_async.enqueueing.requests import Request
+from oxpull_async.enqueueing.unique import insert_shared, insert_unique, insert_uniques_together, row_of, verdict
 from oxpull_async.exceptions import PoolTimeout, StoreError, UniqueEnqueueRace
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
 

@@ -8,10 +8,10 @@ from typing import Final, assert_never
 
 from oxpull_async.core.unique_options import Unique
 from oxpull_async.core.uniqueness import MAX_PASSES, Deed, capped_run_after, decide_deed
-from oxpull_async.enqueue.joined import Joining
-from oxpull_async.enqueue.registry import LOCKS, Holds, Registry
-from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import row_of
+from oxpull_async.enqueueing.joined import Joining
+from oxpull_async.enqueueing.registry import LOCKS, Holds, Registry
+from oxpull_async.enqueueing.requests import Request
+from oxpull_async.enqueueing.unique import row_of
 from oxpull_async.exceptions import DeadlockDetected, DuplicateTask, LockNotAvailable, SerializationFailure
 from oxpull_async.ports import Held, Store, TaskRow
 from oxpull_async.ports_joined import JoinedStore

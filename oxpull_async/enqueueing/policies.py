@@ -13,11 +13,11 @@ from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
 from oxpull_async.core.unique_options import Unique
 from oxpull_async.core.uniqueness import MAX_PASSES, Deed, decide_deed, is_pending
-from oxpull_async.enqueue.desk import Desk
-from oxpull_async.enqueue.patience import Patience
-from oxpull_async.enqueue.placing import Placing, duplicate_error, moved_to
-from oxpull_async.enqueue.requests import Request
-from oxpull_async.enqueue.unique import raise_race
+from oxpull_async.enqueueing.desk import Desk
+from oxpull_async.enqueueing.patience import Patience
+from oxpull_async.enqueueing.placing import Placing, duplicate_error, moved_to
+from oxpull_async.enqueueing.requests import Request
+from oxpull_async.enqueueing.unique import raise_race
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,
