@@ -14,6 +14,8 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from tests.eventually import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-W", "error", "-m", "oxpull_async.cli"]
 
@@ -26,6 +28,10 @@ from oxpull_async import Oxpull
 ox = Oxpull(lease=1)
 
 
+def begin():
+    open("begun", "a").close()
+
+
 @ox.task
 async def quick(number):
     return number
@@ -33,17 +39,26 @@ async def quick(number):
 
 @ox.task(max_attempts=1)
 async def hold():
+    begin()
     await asyncio.Event().wait()
 
 
 @ox.task
 async def nap():
+    begin()
     await asyncio.sleep(0.5)
     return "rested"
 
 
 @ox.task
 def hang():
+    begin()
+    threading.Event().wait()
+
+
+@ox.task
+async def block():
+    begin()
     threading.Event().wait()
 
 
@@ -96,6 +111,11 @@ class WorkerProcess:
                 return
             print(line)
             yield line
+
+
+async def until_begun(folder: Path) -> None:
+    """Wait until the function of a task of ``APP`` has begun: a row is RUNNING earlier, once it's claimed ahead."""
+    await eventually((folder / "begun").exists, within=30)
 
 
 def write_app(folder: Path, source: str = APP) -> None:

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from oxpull_async import Oxpull, TaskResult, TaskStatus
+from oxpull_async import Oxpull, TaskStatus
 from tests.eventually import eventually
-from tests.integration.processes import worker_process
-
-
-async def until_running(result: TaskResult) -> None:
-    async def running() -> None:
-        assert (await result.refresh()).status == TaskStatus.RUNNING
-
-    await eventually(running, within=20)
+from tests.integration.processes import until_begun, worker_process
 
 
 async def test_a_burst_runs_what_is_due_and_exits(ox: Oxpull, migrated_url: str, tmp_path: Path):
@@ -59,7 +52,7 @@ async def test_the_first_signal_lets_tasks_finish(ox: Oxpull, migrated_url: str,
     result = await ox.reference("queue_app.nap").enqueue()
 
     async with worker_process(tmp_path, migrated_url) as worker:
-        await until_running(result)
+        await until_begun(tmp_path)
         worker.signal()
         assert await worker.exit_code() == 0
 
@@ -70,7 +63,7 @@ async def test_a_task_beyond_the_shutdown_timeout_goes_back(ox: Oxpull, migrated
     result = await ox.reference("queue_app.hold").enqueue()
 
     async with worker_process(tmp_path, migrated_url, "--shutdown-timeout", "0.1") as worker:
-        await until_running(result)
+        await until_begun(tmp_path)
         worker.signal()
         assert await worker.exit_code() == 0
 
@@ -83,10 +76,10 @@ async def test_the_second_signal_hands_rows_back_at_once(ox: Oxpull, migrated_ur
     result = await ox.reference("queue_app.hold").enqueue()
 
     async with worker_process(tmp_path, migrated_url) as worker:
-        await until_running(result)
+        await until_begun(tmp_path)
         worker.signal(signal.SIGINT)
         worker.signal(signal.SIGTERM)
-        assert await worker.exit_code(within=5) == 130
+        assert await worker.exit_code() == 130
 
     row = await ox.store.get_task(result.id)
     assert row is not None
@@ -97,24 +90,24 @@ async def test_a_thread_that_hangs_does_not_keep_the_process(ox: Oxpull, migrate
     result = await ox.reference("queue_app.hang").enqueue()
 
     async with worker_process(tmp_path, migrated_url, "--shutdown-timeout", "0") as worker:
-        await until_running(result)
+        await until_begun(tmp_path)
         worker.signal()
-        assert await worker.exit_code(within=8) == 0
+        assert await worker.exit_code() == 0
 
     assert (await result.refresh()).status == TaskStatus.RUNNING
 
 
 async def test_the_third_signal_ends_the_process_there_and_then(ox: Oxpull, migrated_url: str, tmp_path: Path):
-    result = await ox.reference("queue_app.hang").enqueue()
+    await ox.reference("queue_app.hang").enqueue()
 
     async with worker_process(tmp_path, migrated_url) as worker:
-        await until_running(result)
+        await until_begun(tmp_path)
         worker.signal()
         await worker.says("stopping")
         worker.signal()
         await worker.says("cancelling")
         worker.signal()
-        assert await worker.exit_code(within=2) == 130
+        assert await worker.exit_code() == 130
 
 
 @pytest.mark.parametrize("attempts_left", [False, True])
@@ -125,7 +118,7 @@ async def test_the_key_of_a_killed_worker_is_held_until_its_lease_is_over(
     first = await task.enqueue()
 
     async with worker_process(tmp_path, migrated_url) as worker:
-        await until_running(first)
+        await until_begun(tmp_path)
         worker.signal(signal.SIGKILL)
         assert await worker.exit_code() == -signal.SIGKILL
 

@@ -15,7 +15,6 @@ from tests.eventually import eventually
 from tests.integration.chaos import assert_each_ran_to_its_end, crew, no_key_is_held_twice
 from tests.integration.competitor import Competitor
 from tests.integration.processes import worker_process, write_app
-from tests.integration.test_cli_worker import until_running
 from tests.scale import rounds
 
 pytestmark = pytest.mark.timeout(rounds(small=180, full=900))
@@ -77,8 +76,7 @@ async def test_what_a_frozen_worker_writes_after_its_lease_lands_nowhere(
     async with crew(tmp_path, migrated_url, 0) as workers:
         result = await work.enqueue(1, seconds=1.5)
         async with worker_process(tmp_path, migrated_url) as frozen:
-            await until_running(result)
-            await eventually(lambda: workers.journal()[result.id] == [1])
+            await eventually(lambda: workers.journal()[result.id] == [1], within=30)
             frozen.signal(signal.SIGSTOP)
             await workers.start()
             value = await result.wait(timeout=60)
