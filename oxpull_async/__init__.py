@@ -47,6 +47,7 @@ from oxpull_async.exceptions import (
 )
 from oxpull_async.options import Exclusive, Unique
 from oxpull_async.results import EnqueueResult, TaskResult
+from oxpull_async.runtime.batch_stats import BatchStats, StuckBatch
 from oxpull_async.runtime.checkup import Finding
 from oxpull_async.runtime.exclusive_blocks import ExclusiveHold
 from oxpull_async.runtime.health import Health, ServiceHealth
@@ -67,6 +68,7 @@ __all__ = [
     "BatchNotFound",
     "BatchProgress",
     "BatchSealed",
+    "BatchStats",
     "BatchStatus",
     "Call",
     "ConnectionLost",
@@ -103,6 +105,7 @@ __all__ = [
     "Snooze",
     "StatementTimeout",
     "StoreError",
+    "StuckBatch",
     "Task",
     "TaskContext",
     "TaskFailed",

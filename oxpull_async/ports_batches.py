@@ -62,6 +62,14 @@ class SealedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchCount:
+    """How many batches there are of one status, and since when there is the oldest."""
+
+    number: int
+    oldest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemberRow:
     """A member: its task row, None where that is gone."""
 
@@ -199,6 +207,10 @@ class BatchStore(BatchReads, Protocol):
 
     async def newest(self, status: str, *, limit: int) -> Sequence[BatchRow]:
         """Batches of this status, the newest first."""
+        ...
+
+    async def count(self, status: str, *, limit: int) -> BatchCount:
+        """How many batches of this status there are, up to ``limit``, and when the oldest of them was created."""
         ...
 
     async def add(self, addition: Addition, *, wait_seconds: float, passes: int) -> Added | BatchClosed:

@@ -16,6 +16,7 @@ from oxpull_async.enqueueing.desk import Desk
 from oxpull_async.enqueueing.requests import kept_by_lock
 from oxpull_async.ports_joined import JoinedStore
 from oxpull_async.results import EnqueueResult
+from oxpull_async.runtime.batch_stats import BatchFigures
 from oxpull_async.runtime.callbacks import Callbacks
 from oxpull_async.runtime.hints import SettleHints
 from oxpull_async.runtime.identity import new_worker_id
@@ -51,7 +52,8 @@ class Batching:
     ) -> None:
         settings, clock, store, reader = bound_host.settings, bound_host.clock, bound_host.store, bound_host.reader
         completions = SettleHints()
-        reconciler = Reconciler(store, Callbacks(settings, tasks), clock, reader, announce, completions)
+        callbacks = Callbacks(settings, tasks)
+        reconciler = Reconciler(store, callbacks, clock, reader, announce, completions)
         leader = Leader(store, lambda: reconciler.role, new_worker_id())
         self._bound_host = bound_host
         self._announcer = announcer
@@ -69,6 +71,7 @@ class Batching:
             completions=completions,
             crowds=Crowds(store, settings.unique_wait),
         )
+        self.figures: BatchFigures = BatchFigures(store, callbacks, reconciler, clock)
         self.batches: Batches = Batches(self._host, reconciler, self._loop.hear_sealed)
 
     def bound(self, join: Callable[[], JoinedStore], news: News | None = None) -> BoundOxpull:

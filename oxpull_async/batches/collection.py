@@ -13,13 +13,14 @@ from oxpull_async.batches.access import Access, OwnAccess
 from oxpull_async.batches.batch import Batch, no_reconciler
 from oxpull_async.batches.callbacks import Callback, stored_callback
 from oxpull_async.batches.host import BatchHost
-from oxpull_async.batches.models import BatchInfo, StuckBatch
+from oxpull_async.batches.models import BatchInfo
 from oxpull_async.batches.reading import read_row
 from oxpull_async.core.batches import MAX_NAME_LENGTH
 from oxpull_async.core.statuses import BatchStatus
 from oxpull_async.core.storable import text_complaint
 from oxpull_async.exceptions import BatchNotFound, InvalidArguments, NoReconciler
 from oxpull_async.ports_batches import BatchRow, NewBatch
+from oxpull_async.runtime.batch_stats import StuckBatch
 from oxpull_async.runtime.reconciler import Reconciler
 
 

@@ -105,16 +105,6 @@ class BatchInfo(BaseModel):
     completed_at: datetime | None
 
 
-class StuckBatch(BaseModel):
-    """A SEALED batch that no member holds open, and what keeps this process from completing it."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
-
-    id: UUID
-    created_at: datetime
-    reason: str
-
-
 def progress_of(total_count: int | None, tally: Tally) -> BatchProgress:
     """The progress that these counts make."""
     total = tally.members if total_count is None else total_count

@@ -18,6 +18,7 @@ from oxpull_async.cli.options import Flag, Where
 from oxpull_async.cli.output import show, show_json, table_of
 from oxpull_async.cli.target import Target
 from oxpull_async.core.statuses import BatchStatus
+from oxpull_async.runtime.batch_stats import StuckBatch
 
 _EVERY_SECONDS: Final = 1.0
 _COLUMNS = ("batch", "status", "created", "total#", "pending#", "succeeded#", "failed#", "unattributed#", "id")
@@ -95,6 +96,12 @@ async def reconcile(*, target: Where = None, json: Flag = False) -> int:
         stuck = await ox.batches.stuck()
     show({"completed": completed, "stuck": [f"{each.id}: {each.reason}" for each in stuck]}, as_json=json)
     return 1 if stuck else 0
+
+
+def show_stuck(stuck: Sequence[StuckBatch]) -> None:
+    """A line for each."""
+    for each in stuck:
+        print(f"batch {each.id} is stuck: {each.reason}")
 
 
 async def _read(ox: Oxpull, status: BatchStatus | None, limit: int) -> list[tuple[BatchInfo, BatchProgress]]:

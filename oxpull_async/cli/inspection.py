@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from oxpull_async.cli.batches import show_stuck
 from oxpull_async.cli.options import Flag, Where
 from oxpull_async.cli.output import show_json, show_table
 from oxpull_async.cli.periods import short_period
@@ -12,6 +13,7 @@ from oxpull_async.cli.target import Target
 from oxpull_async.cli.vital_signs import age
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.exceptions import ConnectionLost
+from oxpull_async.runtime.batch_stats import BatchStats
 from oxpull_async.runtime.stats import LIMIT, QueueStats, UniqueLock
 
 _COUNTED = (TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.SUCCESSFUL, TaskStatus.FAILED, TaskStatus.LOST)
@@ -32,9 +34,9 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
     json
         Print JSON: a list of queues.
     """
-    knows_tasks = False
     async with (target or Target()).find() as ox:
         queues = await ox.stats.queues()
+        batches = await ox.stats.batches()
         knows_tasks = bool(ox.tasks)
     if json:
         show_json([queue.model_dump(mode="json") for queue in queues])
@@ -45,6 +47,9 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
     for queue in queues:
         if queue.paused_at is not None:
             print(f"{queue.queue_name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC")
+    if batches.open or batches.sealed:
+        print(f"batches: {batches.open} open, {batches.sealed} sealed, {len(batches.stuck)} stuck")
+    show_stuck(batches.stuck)
     if knows_tasks:
         for queue in queues:
             for path, number in queue.unrunnable.items():
@@ -59,7 +64,7 @@ async def health(
     max_age: float = 60.0,
     json: Flag = False,
 ) -> int:
-    """Say whether the database answers and has the tables. Exits with 1 if not.
+    """Say whether the database answers and has the tables, and which batches are stuck. Exits with 1 if it doesn't.
 
     With a heartbeat file, say whether the worker that touches it is alive,
     and ask no database.
@@ -77,6 +82,7 @@ async def health(
     """
     latency: float | None = None
     problems: Sequence[str] = ()
+    batches: BatchStats | None = None
     if heartbeat_file is not None:
         problems = _signs_of_death(heartbeat_file, max_age)
     else:
@@ -86,11 +92,13 @@ async def health(
         except ConnectionLost as error:
             problems = [str(error)]
         else:
-            latency, problems = found.latency, found.problems
+            latency, problems, batches = found.latency, found.problems, found.batches
     if json:
-        show_json({"ok": not problems, "latency": latency, "problems": problems})
+        under_way = None if batches is None else batches.model_dump(mode="json")
+        show_json({"ok": not problems, "latency": latency, "problems": problems, "batches": under_way})
     else:
         print("\n".join(problems) or ("ok" if latency is None else f"ok, answered in {latency * 1000:.1f} ms"))
+        show_stuck(() if batches is None else batches.stuck)
     return 1 if problems else 0
 
 

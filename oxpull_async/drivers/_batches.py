@@ -14,6 +14,7 @@ from oxpull_async.ports_batches import (
     Added,
     Addition,
     BatchClosed,
+    BatchCount,
     BatchRow,
     Completed,
     Completion,
@@ -54,6 +55,9 @@ class SqlBatchStore:
 
     async def newest(self, status: str, *, limit: int) -> Sequence[BatchRow]:
         return await self._pool.read(self._batches.newest(status, limit))
+
+    async def count(self, status: str, *, limit: int) -> BatchCount:
+        return await self._pool.read(self._batches.count(status, limit))
 
     async def add(self, addition: Addition, *, wait_seconds: float, passes: int) -> Added | BatchClosed:
         if not addition.uniques:

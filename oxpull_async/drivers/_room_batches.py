@@ -10,7 +10,16 @@ from uuid import UUID
 from oxpull_async.core.batches import Ending, Tally
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.ports import NewTask
-from oxpull_async.ports_batches import BatchClosed, BatchRow, Leadership, MemberRow, NewBatch, Scan, SealedBatch
+from oxpull_async.ports_batches import (
+    BatchClosed,
+    BatchCount,
+    BatchRow,
+    Leadership,
+    MemberRow,
+    NewBatch,
+    Scan,
+    SealedBatch,
+)
 
 
 class BatchProcedures(Protocol):
@@ -21,6 +30,8 @@ class BatchProcedures(Protocol):
     def get(self, batch_id: UUID) -> Procedure[BatchRow | None]: ...
 
     def newest(self, status: str, limit: int) -> Procedure[list[BatchRow]]: ...
+
+    def count(self, status: str, limit: int) -> Procedure[BatchCount]: ...
 
     def add_tasks(
         self, batch_id: UUID, tasks: Sequence[NewTask], added_at: datetime, wait_seconds: float | None

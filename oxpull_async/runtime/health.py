@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.exceptions import OxpullError, WrongDatabase
 from oxpull_async.ports import Store
+from oxpull_async.runtime.batch_stats import BatchStats
 from oxpull_async.runtime.roster import Roster
 from oxpull_async.runtime.service import Service
 
@@ -50,21 +52,27 @@ class Health(BaseModel):
     """Whether the tables are there; None if that couldn't be asked."""
     services: tuple[ServiceHealth, ...]
     """The background services at work in this process; none in a process that only enqueues."""
+    batches: BatchStats | None
+    """The batches under way, and those that are stuck; None if that couldn't be asked in time. For people to look at:
+    a stuck batch is no problem of this process, which other batches and tasks still need."""
 
 
 class HealthCheck:
     """``await ox.health()``."""
 
-    def __init__(self, store: Callable[[], Store]) -> None:
+    def __init__(self, store: Callable[[], Store], batches: Callable[[], Awaitable[BatchStats]]) -> None:
         self.roster: Roster = Roster()
         self._store = store
+        self._batches = batches
 
     async def __call__(self, *, timeout: Duration = DEFAULT_TIMEOUT_SECONDS) -> Health:
         """Ask the database, and look at the services; answers within ``timeout`` or little more. Raises: NotOpen.
 
         An unreachable database is an answer, and no error.
         """
-        latency, problem, is_migrated = await self._probe(self._store(), seconds(timeout, "timeout"))
+        began, limit = time.monotonic(), seconds(timeout, "timeout")
+        latency, problem, is_migrated = await self._probe(self._store(), limit)
+        batches = await self._look_at_batches(began + limit - time.monotonic()) if is_migrated else None
         services = self.roster.services
         problems = [*([] if problem is None else [problem]), *self._problems(services)]
         return Health(
@@ -74,6 +82,7 @@ class HealthCheck:
             latency=latency,
             is_migrated=is_migrated,
             services=tuple(_health(service) for service in services),
+            batches=batches,
         )
 
     async def _probe(self, store: Store, timeout: float) -> tuple[float | None, str | None, bool | None]:
@@ -89,6 +98,11 @@ class HealthCheck:
         except TimeoutError:
             return None, f"the database didn't answer within {timeout:g} s", None
         return time.monotonic() - began, None, True
+
+    async def _look_at_batches(self, within: float) -> BatchStats | None:
+        with contextlib.suppress(OxpullError), anyio.move_on_after(within):
+            return await self._batches()
+        return None
 
     def _problems(self, services: tuple[Service, ...]) -> Iterator[str]:
         for service in services:

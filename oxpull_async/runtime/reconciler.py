@@ -7,7 +7,7 @@ import hashlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -119,6 +119,11 @@ class Reconciler:
         return min((waiting.not_before for waiting in self._witnesses.without), default=float("inf"))
 
     @property
+    def complaints(self) -> Mapping[UUID, str]:
+        """What keeps batches from completing here, although no member holds them open."""
+        return {waiting.batch.id: waiting.complaint for waiting in self._witnesses.all if waiting.complaint}
+
+    @property
     def role(self) -> str:
         """What is to be led here: processes that know the same tasks have one leader among them."""
         return ROLE_PREFIX + _digest(self._callbacks.paths)
@@ -135,7 +140,7 @@ class Reconciler:
             strangers = [Waiting(batch) for batch in foreign]
             for waiting in [*strangers, *self._witnesses.without]:
                 if not await self._find_witness(waiting, until=None):
-                    reason = _unknown_words(self._callbacks.unknown(waiting.batch)) or waiting.complaint
+                    reason = unknown_words(self._callbacks.unknown(waiting.batch)) or waiting.complaint
                     found += [(waiting.batch, reason)] if reason else []
         return found
 
@@ -337,5 +342,6 @@ def _backoff(failures: int) -> float:
     return random.uniform(0.5, 1) * min(doubled, _LONGEST_BACKOFF_SECONDS)
 
 
-def _unknown_words(paths: list[str]) -> str | None:
+def unknown_words(paths: list[str]) -> str | None:
+    """Why a batch with these unknown callbacks isn't completed here."""
     return f"no task here has the path {' or '.join(paths)}" if paths else None

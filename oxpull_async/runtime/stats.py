@@ -16,6 +16,7 @@ from oxpull_async.clock import Clock
 from oxpull_async.core.statuses import PENDING, TaskStatus
 from oxpull_async.ports import Store
 from oxpull_async.ports_limits import LimitStore
+from oxpull_async.runtime.batch_stats import BatchFigures, BatchStats
 
 WINDOW_SECONDS: Final = 300.0
 """How far back throughput and failure rate look."""
@@ -82,8 +83,15 @@ class _Store(Store, LimitStore, Protocol):
 class Stats:
     """Reads the figures, at a cost that doesn't grow with the rows that are settled."""
 
-    def __init__(self, store: Callable[[], _Store], tasks: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Callable[[], _Store],
+        tasks: Mapping[str, Any],
+        clock: Clock,
+        batches: Callable[[], BatchFigures],
+    ) -> None:
         self._store = store
+        self._batches = batches
         self._tasks = tasks
         self._clock = clock
 
@@ -100,6 +108,10 @@ class Stats:
         """The figures of one queue, zeros if it has no rows."""
         found = [stats for stats in await self.queues() if stats.queue_name == name]
         return found[0] if found else QueueStats(queue_name=name, counts=dict.fromkeys(TaskStatus, 0), is_exact=True)
+
+    async def batches(self) -> BatchStats:
+        """How many batches are under way, which of them are stuck, and whether somebody completes them."""
+        return await self._batches().read()
 
     async def locks(self, *, after: str = "", limit: int = 1000) -> list[UniqueLock]:
         """Unique locks in the order of their keys, from behind the key ``after``."""

@@ -16,6 +16,7 @@ from oxpull_async.ports_batches import (
     Added,
     Addition,
     BatchClosed,
+    BatchCount,
     Completed,
     MemberRow,
     NotSealed,
@@ -69,6 +70,16 @@ async def test_an_id_that_exists_is_a_unique_violation(store: Store):
 
     with pytest.raises(UniqueViolation):
         await store.batches.create(new)
+
+
+async def test_batches_of_one_status_are_counted_up_to_a_limit(store: Store):
+    first = new_batch()
+    for new in (first, new_batch(), new_batch()):
+        await store.batches.create(new)
+
+    assert await store.batches.count("OPEN", limit=10) == BatchCount(3, first.created_at)
+    assert await store.batches.count("OPEN", limit=2) == BatchCount(2, first.created_at)
+    assert await store.batches.count("SEALED", limit=10) == BatchCount(0, None)
 
 
 async def test_an_unknown_batch_is_none(store: Store):

@@ -104,3 +104,17 @@ async def test_one_pass_completes_what_the_app_knows(run: Run, ox: Oxpull):
     assert (await batch.status()) == "COMPLETE"
     pruned = await answer(run, "prune", "--batches-older-than", "0s")
     assert pruned["batches"] == 1
+
+
+async def test_stuck_batches_are_named_and_nothing_is_said_where_there_are_none(run: Run, ox: Oxpull):
+    for command in ("health", "status"):
+        assert "batch" not in (await aside(run, command, "--app", "batch_app:ox"))[1]
+
+    async with ox.batches.create("nightly", on_complete="elsewhere.done") as batch:
+        pass
+
+    for command in ("health", "status"):
+        code, out = await aside(run, command, "--app", "batch_app:ox")
+        assert (code, f"batch {batch.id} is stuck: no task here has the path elsewhere.done" in out) == (0, True)
+    found = await answer(run, "health", "--app", "batch_app:ox")
+    assert [each["id"] for each in found["batches"]["stuck"]] == [str(batch.id)]

@@ -23,7 +23,7 @@ MEMBER_INDEX = {
 TASK_INDEX = {"postgres": "django_ox_oxtask_pkey", "sqlite": "sqlite_autoindex_django_ox_oxtask_1", "mysql": "PRIMARY"}
 OF_MEMBERS = ["scan_members", "read_members", "members_among", "delete_members"]
 OF_TASKS = ["scan_members", "read_members", "find_pending", "tally"]
-OF_SWEEPS = ["list_sealed", "list_batches", "find_prunable_batches"]
+OF_SWEEPS = ["list_sealed", "list_batches", "count_batches", "find_prunable_batches"]
 
 
 @pytest.fixture(scope="module")

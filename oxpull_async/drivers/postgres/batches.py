@@ -20,12 +20,22 @@ from oxpull_async.drivers.postgres._rows import (
     uuid_of,
 )
 from oxpull_async.ports import NewTask
-from oxpull_async.ports_batches import BatchClosed, BatchRow, Leadership, MemberRow, NewBatch, Scan, SealedBatch
+from oxpull_async.ports_batches import (
+    BatchClosed,
+    BatchCount,
+    BatchRow,
+    Leadership,
+    MemberRow,
+    NewBatch,
+    Scan,
+    SealedBatch,
+)
 
 _SQL = load_statements(__package__, "batches.sql")
 _INSERT_BATCH = _SQL["insert_batch"]
 _GET_BATCH = _SQL["get_batch"]
 _LIST_BATCHES = _SQL["list_batches"]
+_COUNT_BATCHES = _SQL["count_batches"]
 _GET_STATUS = _SQL["get_status"]
 _ADD_TASKS = _SQL["add_tasks"]
 _ADD_MEMBERS = _SQL["add_members"]
@@ -64,6 +74,12 @@ def get(batch_id: UUID) -> Procedure[BatchRow | None]:
 def newest(status: str, limit: int) -> Procedure[list[BatchRow]]:
     result = yield _LIST_BATCHES(status=status, limit=limit)
     return [batch_row(row) for row in result.rows]
+
+
+def count(status: str, limit: int) -> Procedure[BatchCount]:
+    result = yield _COUNT_BATCHES(status=status, limit=limit)
+    number, earliest = result.rows[0]
+    return BatchCount(number, earliest)
 
 
 def add_tasks(

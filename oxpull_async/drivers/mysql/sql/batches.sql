@@ -32,6 +32,13 @@ SELECT {{batch_row}} FROM oxpull_oxpullbatch AS batch WHERE batch.id = :batch_id
 SELECT {{batch_row}} FROM oxpull_oxpullbatch AS batch FORCE INDEX (oxpull_batch_sweep_idx)
 WHERE batch.status = :status ORDER BY batch.created_at DESC LIMIT :limit
 
+-- name: count_batches
+-- By the index of the sweep alone, as far as it matters.
+SELECT COUNT(*), MIN(page.created_at) FROM (
+    SELECT created_at FROM oxpull_oxpullbatch FORCE INDEX (oxpull_batch_sweep_idx)
+    WHERE status = :status ORDER BY created_at LIMIT :limit
+) AS page
+
 -- name: claim_batch
 -- As it is now, whatever a snapshot has; a seal that is under way is waited for. An update that changes nothing would
 -- lock the row as well, but what it counts depends on how the client has connected.

@@ -32,6 +32,13 @@ SELECT {{batch_row}} FROM oxpull_oxpullbatch AS batch WHERE batch.id = :batch_id
 SELECT {{batch_row}} FROM oxpull_oxpullbatch AS batch
 WHERE batch.status = :status ORDER BY batch.created_at DESC LIMIT :limit
 
+-- name: count_batches
+-- By the index of the sweep alone, as far as it matters.
+SELECT COUNT(*), MIN(page.created_at) FROM (
+    SELECT created_at FROM oxpull_oxpullbatch
+    WHERE status = :status ORDER BY created_at LIMIT :limit
+) AS page
+
 -- name: get_status
 -- By primary key.
 SELECT status FROM oxpull_oxpullbatch WHERE id = :batch_id
