@@ -210,7 +210,7 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         """Take over the tasks of a router. Raises: InvalidTask."""
         for path, task in router.tasks.items():
             if self._tasks.get(path, task) is not task:
-                raise InvalidTask(f"the task path {path} is taken by {self._tasks[path].function!r}")
+                raise InvalidTask(f"the task path {path} is taken by {self._tasks[path].function!r}; rename one")
         self._take_schedules(router)
         router.join(self, self._tasks)
 

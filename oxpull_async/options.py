@@ -55,7 +55,8 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
     unknown = given.keys() - TaskOptions.__dataclass_fields__.keys()
     if unknown:
         known = TaskOptions.__dataclass_fields__
-        raise InvalidTask(". ".join(f"there is no task option {n!r}{suggestion(n, known)}" for n in sorted(unknown)))
+        complaints = [f"there is no task option {name!r}{suggestion(name, known)}" for name in sorted(unknown)]
+        raise InvalidTask(f"{'. '.join(complaints)}. The options are {', '.join(sorted(known))}")
     options = {name: value for name, value in given.items() if value is not None}
     unique, exclusive = options.pop("unique", None), options.pop("exclusive", None)
     return checked(TaskOptions(**options, unique=_unique(unique), exclusive=_exclusive(exclusive)))

@@ -114,10 +114,17 @@ def _parsed(name: str, text: str) -> Any:
     if name in ("queues", "unique_tasks"):
         return [part.strip() for part in text.split(",") if part.strip()]
     if name in ("lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"):
-        return float(text)
+        return _number(text)
     if name in ("statement_cache", "notify", "reconciler") and text.lower() in ("1", "0", "true", "false", "yes", "no"):
         return text.lower() in ("1", "true", "yes")
     return text
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # refused as the setting's value, by its name
 
 
 def _words(error: ValidationError | TypeError) -> str:
@@ -129,5 +136,7 @@ def _words(error: ValidationError | TypeError) -> str:
         if detail["type"] == "extra_forbidden":
             parts.append(f"there is no setting {name!r}{suggestion(name, Settings.model_fields)}")
         else:
-            parts.append(f"setting {name}: {detail['msg']} (given: {detail.get('input')!r})")
+            parts.append(
+                f"setting {name}: {detail['msg'].removeprefix('Value error, ')} (given: {detail.get('input')!r})"
+            )
     return "; ".join(parts)

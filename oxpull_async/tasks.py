@@ -294,7 +294,7 @@ class TaskMaker(ScheduleMaker):
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
         check_exclusive(task)
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
-            raise InvalidTask(f"the task path {task.path} is taken by {known.function!r}")
+            raise InvalidTask(f"the task path {task.path} is taken by {known.function!r}; rename one")
         self._tasks[task.path] = task
         return task
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from oxpull_async import BatchNotFound, Oxpull, Worker
+from oxpull_async.integrations.fastapi import event_stream
 
 ox = Oxpull()  # reads OXPULL_DATABASE_URL when it is opened
 
@@ -45,13 +46,7 @@ async def events(batch_id: UUID) -> StreamingResponse:
         batch = await ox.batches.get(batch_id)
     except BatchNotFound as error:
         raise HTTPException(404, "no such batch") from error
-
-    async def stream() -> AsyncIterator[str]:
-        async for progress in batch.watch():
-            yield f"data: {progress.model_dump_json()}\n\n"
-        yield "event: complete\ndata: {}\n\n"
-
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    return event_stream(batch.watch(), end="complete")
 
 
 @app.get("/batches/{batch_id}", response_class=HTMLResponse)

@@ -2,7 +2,7 @@ import asyncio
 
 from oxpull_async import Oxpull, Worker
 
-ox = Oxpull("sqlite:///shop.db")
+ox = Oxpull()  # the database is what OXPULL_DATABASE_URL says
 
 
 @ox.task(unique=True)

@@ -41,7 +41,7 @@ def _commands() -> Any:
     except ModuleNotFoundError as error:
         if error.name not in _PARTS:
             raise
-        raise UsageError("the command line needs more packages: pip install 'oxpull-async[cli]'") from error
+        raise UsageError("the command line needs more packages: pip install 'oxpull_async[cli]'") from error
 
 
 def _fail(error: Exception, code: int) -> NoReturn:

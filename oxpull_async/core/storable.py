@@ -40,7 +40,7 @@ def find_unstorable(value: object, levels: int = MAX_NESTING) -> Unstorable | No
         return _find_in_sequence(value, levels)
     return Unstorable(
         f"a value of type {_type_name(value)} can't be stored as JSON; "
-        "use None, bool, int, float, str, or lists and dicts of them",
+        "use None, bool, int, float, str, or lists and dicts of them (a task with pydantic=True takes more)",
         wrong_type=True,
     )
 

@@ -64,8 +64,9 @@ def _import_room(url: str) -> Any:
             f"one. Write {plain}:// instead of {scheme}://"
         )
     if name is None:
+        found = f"is no database of ours (scheme {scheme!r})" if scheme else "has no scheme"
         raise InvalidSettings(
-            f"database URL with scheme {scheme!r}: use sqlite:///relative.db, sqlite:////absolute.db, "
+            f"the database URL {found}: use sqlite:///relative.db, sqlite:////absolute.db, "
             "postgresql://user@host/name or mysql://user@host/name"
         )
     try:
@@ -74,5 +75,5 @@ def _import_room(url: str) -> Any:
         if error.name != _EXTRAS[name]:
             raise
         raise InvalidSettings(
-            f"a {scheme}:// database needs the driver {_EXTRAS[name]}: pip install 'oxpull-async[{name}]'"
+            f"a {scheme}:// database needs the driver {_EXTRAS[name]}: pip install 'oxpull_async[{name}]'"
         ) from error

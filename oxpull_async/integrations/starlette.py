@@ -45,16 +45,19 @@ def queue_of(request: Request) -> Oxpull:
 
 
 def event_stream(
-    updates: AsyncIterable[BaseModel], *, event: str | None = None, keepalive: float = 15.0
+    updates: AsyncIterable[BaseModel], *, event: str | None = None, end: str | None = None, keepalive: float = 15.0
 ) -> StreamingResponse:
     """Each model as a server-sent event, until there are no more: ``return event_stream(batch.watch())``.
 
     ``event`` names the events, so that a browser's ``addEventListener`` can
-    tell them apart. After ``keepalive`` seconds of silence a comment is sent,
+    tell them apart. ``end`` names an event that follows the last one: a
+    browser opens a stream that just ends anew, and should be told to close it.
+
+    After ``keepalive`` seconds of silence a comment is sent,
     which keeps proxies from closing the connection and finds a client that has
     gone. Then, and when the client is seen to go, ``updates`` is closed.
     """
-    return StreamingResponse(_events(updates, event, keepalive), media_type="text/event-stream", headers=_HEADERS)
+    return StreamingResponse(_events(updates, event, end, keepalive), media_type="text/event-stream", headers=_HEADERS)
 
 
 def health_endpoint(check: Callable[[], Awaitable[Report]]) -> Callable[[Request], Awaitable[Response]]:
@@ -83,7 +86,9 @@ class _NotOpenReport(BaseModel):
     problem: str
 
 
-async def _events(updates: AsyncIterable[BaseModel], event: str | None, keepalive: float) -> AsyncIterator[str]:
+async def _events(
+    updates: AsyncIterable[BaseModel], event: str | None, end: str | None, keepalive: float
+) -> AsyncIterator[str]:
     """A task of its own reads the updates, so that a silence can be noticed without interrupting them."""
     mailbox: asyncio.Queue[str] = asyncio.Queue(maxsize=1)
     reader = asyncio.get_running_loop().create_task(_read(updates, event, mailbox), name="oxpull_async event stream")
@@ -98,6 +103,8 @@ async def _events(updates: AsyncIterable[BaseModel], event: str | None, keepaliv
         await asyncio.wait([reader])
     if not reader.cancelled():
         reader.result()  # what went wrong with the updates
+    if end is not None:
+        yield f"event: {end}\ndata: {{}}\n\n"
 
 
 async def _read(updates: AsyncIterable[BaseModel], event: str | None, mailbox: asyncio.Queue[str]) -> None:

@@ -85,7 +85,7 @@ class Execution:
     def _made(self, path: str) -> Plan:
         task = self._host.tasks.get(path)
         if task is None or task.function is None:
-            raise InvalidTask(f"the task {path} isn't declared in this process")
+            raise InvalidTask(f"the task {path} isn't declared in this process: import its module here")
         if task.options.executor == "process":
             room = Room.PROCESS
         else:

@@ -67,7 +67,8 @@ class Hooked:
         """Call ``hook`` after each such event: ``ox.on("enqueued", hook)``, or as a decorator.
 
         ``"enqueued"`` gives the EnqueueResult of each new row, after its
-        commit. A hook may be sync or async; what it raises is logged.
+        commit, but not those bound to a transaction of yours, nor reruns,
+        which are written together with their holder's outcome. A hook may be sync or async; what it raises is logged.
         """
         if hook is None:
             return lambda decorated: self.hooks.add(event, decorated)

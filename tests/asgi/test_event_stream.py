@@ -51,6 +51,16 @@ async def test_each_model_is_an_event_and_the_end_is_the_end(updates: Updates):
     assert updates.is_closed
 
 
+async def test_a_last_event_tells_a_browser_to_close_the_stream(updates: Updates):
+    updates.given.put_nowait(Progress(done=1))
+    updates.given.put_nowait(None)
+
+    assert [part async for part in event_stream(updates, end="complete").body_iterator] == [
+        'data: {"done":1}\n\n',
+        "event: complete\ndata: {}\n\n",
+    ]
+
+
 async def test_events_may_have_a_name(updates: Updates):
     updates.given.put_nowait(Progress(done=1))
     updates.given.put_nowait(None)

@@ -53,8 +53,10 @@ def test_every_example_is_run_here() -> None:
     assert {file.stem for file in EXAMPLES.glob("*.py")} == RUN_HERE
 
 
-def test_the_readme_s_example_prints_what_its_comments_say(tmp_path: Path) -> None:
-    assert run("readme.py", tmp_path) == "True False\ninvoice for order 42\n"
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_the_readme_s_example_prints_what_its_comments_say(databases: Databases, engine: str, tmp_path: Path) -> None:
+    with databases.empty(engine) as url:
+        assert run("readme.py", tmp_path, OXPULL_DATABASE_URL=url) == "True False\ninvoice for order 42\n"
 
 
 def test_imports_of_a_feed_keep_one_another_out(tmp_path: Path) -> None:

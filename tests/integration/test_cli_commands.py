@@ -241,7 +241,7 @@ def test_without_its_packages_the_command_line_says_what_is_missing(run: Run, mo
     monkeypatch.setitem(sys.modules, "cyclopts", None)
     code, _, err = run("reap")
     assert code == 2
-    assert "oxpull-async[cli]" in err
+    assert "oxpull_async[cli]" in err
 
 
 def test_help_names_every_command(run: Run):

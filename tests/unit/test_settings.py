@@ -116,7 +116,7 @@ def test_an_empty_environment_sets_nothing():
     [("LEASE", "soon"), ("MAX_ATTEMPTS", "0"), ("POOL_SIZE", "x"), ("STATEMENT_CACHE", "perhaps"), ("LEASE", "")],
 )
 def test_a_mistake_in_the_environment_is_told_as_such(variable: str, text: str):
-    with pytest.raises(InvalidSettings, match=r"environment"):
+    with pytest.raises(InvalidSettings, match=rf"environment: setting {variable.lower()}: "):
         Oxpull.from_env({f"OXPULL_{variable}": text})
 
 

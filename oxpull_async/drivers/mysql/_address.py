@@ -21,14 +21,14 @@ def connect_arguments(url: str) -> dict[str, Any]:
     Raises: InvalidSettings for a URL without a database, with an unknown
     option, or with a value that can't be read. It never repeats the password.
     """
-    parts = urlsplit(url)
+    parts, port = urlsplit(url), _port(url)
     options = _options(parts.query)
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
         raise InvalidSettings("a MySQL or MariaDB URL names its database: mysql://user@host/database")
     arguments: dict[str, Any] = {
         "host": unquote(parts.hostname or "localhost"),
-        "port": _port(url),
+        "port": port,
         "user": None if parts.username is None else unquote(parts.username),
         "password": unquote(parts.password or ""),
         "database": database,
@@ -55,8 +55,10 @@ def _options(query: str) -> dict[str, str]:
 def _port(url: str) -> int:
     try:
         return urlsplit(url).port or _DEFAULT_PORT
-    except ValueError as error:
-        raise InvalidSettings(f"the port in the database URL can't be read: {error}") from error
+    except ValueError:  # whose words may be a part of the password
+        raise InvalidSettings(
+            "the port in the database URL is no number; in a user or a password write # as %23, / as %2F, ? as %3F"
+        ) from None
 
 
 def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -43,6 +43,8 @@ _DUPLICATE = frozenset({1062, 1586})
 _MISSING = frozenset({1146, 1054, 1176})  # a table, a column, an index
 _NOT_THERE = 1305  # a savepoint, or a function
 _NO_DATABASE = 1049
+_REFUSED = frozenset({1044, 1045, 1698})
+_REACH = "Does it run, and where the database URL says?"
 # Out of memory, a server that is read-only for now, a full disk: the same work may succeed later.
 _TRANSIENT = frozenset({1021, 1037, 1041, 1114, 1226, 1290, 1836})
 
@@ -62,7 +64,7 @@ def classify(error: BaseException) -> OxpullError:
     if isinstance(error, TimeoutError):
         return StatementTimeout("the MySQL server did not answer in time")
     if isinstance(error, OSError):
-        return ConnectionLost(f"the MySQL server can't be reached: {_words(error)}")
+        return ConnectionLost(f"the MySQL server can't be reached: {_words(error)}. {_REACH}")
     number = error.args[0] if error.args else None
     if not isinstance(number, int):
         return ConnectionLost(f"the connection to the MySQL server can't be used any more: {_words(error)}")
@@ -81,6 +83,8 @@ def _by_number(error: BaseException, number: int) -> OxpullError:
         return ConnectionLost(message, code=number)
     if number == _NO_DATABASE:
         return WrongDatabase(f"{message}. Create the database first.")
+    if number in _REFUSED:
+        return StoreError(f"{message}. Check the user and the password in the database URL.", code=number)
     if number in _MISSING:
         return WrongDatabase(
             f"a table of the queue is missing here: {message}. "

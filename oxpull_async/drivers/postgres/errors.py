@@ -9,6 +9,7 @@ import asyncpg
 from oxpull_async.exceptions import (
     ConnectionLost,
     DeadlockDetected,
+    InvalidSettings,
     LockNotAvailable,
     OxpullError,
     SavepointMissing,
@@ -30,6 +31,9 @@ _BY_SQLSTATE: dict[str, type[StoreError]] = {
 # Too many clients, starting up or shutting down, out of memory: the same work may succeed later.
 _TRANSIENT_SQLSTATES = frozenset({"53300", "57P01", "57P02", "57P03", "53200", "55006", "0A000"})
 _MISSING = frozenset({"42P01", "42703", "3F000"})
+_NO_DATABASE = "3D000"
+_REFUSED = frozenset({"28000", "28P01"})
+_REACH = "Does it run, and where the database URL says?"
 
 
 DRIVER_ERRORS: tuple[type[Exception], ...] = (
@@ -63,8 +67,18 @@ def classify(error: BaseException, *, closed: bool = False) -> OxpullError:
     if isinstance(error, TimeoutError):
         return StatementTimeout("PostgreSQL did not answer in time")
     if isinstance(error, OSError):
-        return ConnectionLost(f"PostgreSQL can't be reached: {_words(error)}")
+        return ConnectionLost(f"PostgreSQL can't be reached: {_words(error)}. {_REACH}")
     return StoreError(f"the connection can't be used: {_words(error)}")
+
+
+def unreadable(error: ValueError) -> InvalidSettings:
+    """What is wrong with a database URL. Python's own words for a port that is no number may hold a password's end."""
+    if isinstance(error, asyncpg.ClientConfigurationError):
+        return InvalidSettings(f"the database URL can't be used: {_words(error)}")
+    return InvalidSettings(
+        "the database URL can't be read, most likely its port; in a user or a password write # as %23, / as %2F, "
+        "? as %3F"
+    )
 
 
 def _by_sqlstate(error: BaseException, sqlstate: str) -> OxpullError:
@@ -75,6 +89,10 @@ def _by_sqlstate(error: BaseException, sqlstate: str) -> OxpullError:
         return _BY_SQLSTATE[sqlstate](message, code=sqlstate)
     if sqlstate.startswith(("08", "57P")):
         return ConnectionLost(message, code=sqlstate)
+    if sqlstate == _NO_DATABASE:
+        return WrongDatabase(f"{message}. Create the database first.")
+    if sqlstate in _REFUSED:
+        return StoreError(f"{message}. Check the user and the password in the database URL.", code=sqlstate)
     if sqlstate in _MISSING:
         return WrongDatabase(
             f"a table of the queue is missing here: {message}. "

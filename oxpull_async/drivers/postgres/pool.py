@@ -15,7 +15,7 @@ from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._connecting import connect
 from oxpull_async.drivers.postgres._lender import Lender
 from oxpull_async.drivers.postgres._watch import Watch
-from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone, unreadable
 from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
 from oxpull_async.ports import Capabilities
@@ -99,6 +99,8 @@ class Pool:
                 reset=_nothing,
                 **self.session_arguments(settings.statement_timeout),
             )
+        except ValueError as error:
+            raise unreadable(error) from None  # its words may be a part of the password
         except DRIVER_ERRORS as error:
             raise classify(error) from error
         self._lender = Lender(pool, settings.pool_timeout)
