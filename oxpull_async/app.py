@@ -255,7 +255,8 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         first enqueue. Raises: TypeError for anything else.
         """
         make_session = session_factory(connection)
-        return self._batching.bound(lambda: self._opening.require().store.join(make_session()))
+        tells = self.settings.notify
+        return self._batching.bound(lambda: self._opening.require().store.join(make_session(), tells=tells))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[BoundOxpull]:

@@ -26,7 +26,8 @@ BANNED = {"base", "common", "helper", "helpers", "manager", "managers", "misc", 
 ABOVE_THE_FACE = {"cli", "integrations", "testing"}
 # Statements of one room alone, each with its reason.
 ONLY_THERE: dict[str, set[str]] = {
-    "postgres": set(),
+    # Notifications are PostgreSQL's.
+    "postgres": {"wakeups.sql"},
     "sqlite": set(),
     # It reads before it inserts in a caller's transaction, its migration lock and catalogue are MySQL's own, and its
     # procedures need statements of their own to begin, and to fall back from a wait.

@@ -128,6 +128,10 @@ class JoinedProcedures(Protocol):
 
     def identify(self) -> Procedure[tuple[object, ...]]: ...
 
+    def telling(self, procedure: Procedure[T]) -> Procedure[T]:
+        """The same procedure; where there are notifications, the COMMIT tells of its task rows."""
+        ...
+
 
 class ClaimProcedures(Protocol):
     """``claims.py`` of a room."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from operator import itemgetter
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from oxpull_async.drivers._procedure import Step
 
@@ -24,6 +24,7 @@ _FRAGMENT = re.compile(r"\{\{(\w+)\}\}")
 # Quotes and casts are matched first, so that a colon within them is never taken for a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::|(?<![\w:]):([a-z_][a-z0-9_]*)|%")
 _COMMENT = re.compile(r"^[ \t]*--.*\n?", re.MULTILINE)
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Statement:
@@ -109,8 +110,10 @@ def expanded(text: str, parameters: Sequence[Any]) -> tuple[str, tuple[Any, ...]
     return "".join(parts), tuple(flat)
 
 
-def load_statements(package: str, file: str) -> dict[str, Statement]:
+def load_statements(package: str, file: str, replacing: Mapping[str, str] = _NOTHING) -> dict[str, Statement]:
     """Every statement of ``sql/<file>`` beside ``package``, by name.
+
+    ``replacing`` names fragments in whose place others are included.
 
     Raises: ValueError at import for a name given twice or an unknown fragment.
     """
@@ -120,7 +123,7 @@ def load_statements(package: str, file: str) -> dict[str, Statement]:
     fragments: dict[str, str] = {}
     statements: dict[str, Statement] = {}
     for kind, name, body in _sections(source):
-        text = _include(body, fragments, file)
+        text = _include(body, fragments, file, replacing)
         target: dict[str, Any] = fragments if kind == "fragment" else statements
         if name in target:
             raise ValueError(f"{file}: {kind} {name} is given twice")
@@ -135,10 +138,11 @@ def _sections(source: str) -> list[tuple[str, str, str]]:
     return [(header[1], header[2], source[header.end() : end].strip().rstrip(";")) for header, end in pairs]
 
 
-def _include(body: str, fragments: dict[str, str], file: str) -> str:
+def _include(body: str, fragments: dict[str, str], file: str, replacing: Mapping[str, str]) -> str:
     def text(match: re.Match[str]) -> str:
-        if match[1] not in fragments:
-            raise ValueError(f"{file}: unknown fragment {match[1]}")
-        return fragments[match[1]]
+        name = replacing.get(match[1], match[1])
+        if name not in fragments:
+            raise ValueError(f"{file}: unknown fragment {name}")
+        return fragments[name]
 
     return _FRAGMENT.sub(text, body)

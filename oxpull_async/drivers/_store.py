@@ -146,12 +146,13 @@ class SqlStore(LimitOperations):
     async def recheck(self, keys: Sequence[str]) -> Mapping[str, Attempt]:
         return await self._pool.recheck(self._room.unique.read_holders(keys))
 
-    def join(self, session: JoinedSession) -> JoinedStore:
+    def join(self, session: JoinedSession, *, tells: bool) -> JoinedStore:
+        """Work in a caller's transaction. ``tells``: of new task rows, where there are notifications."""
         if session.engine != self._room.engine:
             raise TypeError(
                 f"the bound connection is one of {session.engine}, but this Oxpull's database is {self._room.engine}"
             )
-        return JoinedSqlStore(session, self._callers)
+        return JoinedSqlStore(session, self._callers, tells=tells)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[JoinedStore]:

@@ -43,6 +43,38 @@ class JoinedSession(Protocol):
         ...
 
 
+class Telling(Protocol):
+    """Makes the procedure that tells of its task rows."""
+
+    def __call__(self, procedure: Procedure[T]) -> Procedure[T]: ...
+
+
+class TellingSession:
+    """A session of which others are told once the caller has committed its task rows."""
+
+    def __init__(self, session: JoinedSession, telling: Telling) -> None:
+        self._session = session
+        self._telling = telling
+
+    @property
+    def engine(self) -> str:
+        return self._session.engine
+
+    @property
+    def identity_holder(self) -> object:
+        return self._session.identity_holder
+
+    @property
+    def connection(self) -> object:
+        return self._session.connection
+
+    async def prepare(self) -> None:
+        await self._session.prepare()
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        return await self._session.run(self._telling(procedure))
+
+
 class StepwiseRunner:
     """Runs procedures statement by statement, and cleans up the savepoint that a cancel would leave open.
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
 from oxpull_async.drivers._joined.keys import JoinedSqlKeyStore
-from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession, TellingSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
@@ -96,16 +96,20 @@ class Callers:
 
 
 class JoinedSqlStore:
-    """A ``ports.JoinedStore``. ``own``: the connection is one of the library's, so there's nothing to compare."""
+    """A ``ports.JoinedStore``. ``own``: the connection is one of the library's, so there's nothing to compare.
 
-    def __init__(self, session: JoinedSession, callers: Callers, *, own: bool = False) -> None:
-        self._session = session
+    ``tells``: the caller's COMMIT tells other processes of new task rows, where there are notifications.
+    """
+
+    def __init__(self, session: JoinedSession, callers: Callers, *, own: bool = False, tells: bool = False) -> None:
         self._connection = session.connection
         # Of a session that has to ask for the driver's connection, for which calls through other handles may wait.
         self._connect: Callable[[], Awaitable[object]] | None = getattr(session, "connect", None)
         self._callers = callers
         self._room = callers.room
         self._own = own
+        self._session: JoinedSession = TellingSession(session, self._room.joined.telling) if tells else session
+        session = self._session
         self.batches: JoinedSqlBatchStore = JoinedSqlBatchStore(session, callers.room)
         self._keys = JoinedSqlKeyStore(session, callers.room, self._note)
 

@@ -118,6 +118,11 @@ def identify() -> Procedure[tuple[object, ...]]:
     return tuple(result.rows[0])
 
 
+def telling(procedure: Procedure[T]) -> Procedure[T]:
+    """There are no notifications."""
+    return procedure
+
+
 def _all_or_nothing(uniques: Sequence[NewUnique], level: Level, passes: int, current: bool) -> Procedure[list[Attempt]]:
     decided: dict[str, Attempt] = {}
     for _ in range(passes):

@@ -6,14 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone
 from oxpull_async.drivers.postgres.pool import Alone, Pool
 
-# Of the schema that the tables are in, since a database may hold several queues.
-_CHANNEL = (
-    "SELECT 'oxpull_async_' || left(COALESCE((SELECT nspname FROM pg_class AS c JOIN pg_namespace AS n "
-    "ON n.oid = c.relnamespace WHERE c.oid = to_regclass('django_ox_oxtask')), current_schema(), ''), 40)"
-)
+_CHANNEL = load_statements(__package__, "wakeups.sql")["channel"].text
 # Nobody waits for the disk because of a hint. In one round trip.
 _NOTIFY = "BEGIN; SET LOCAL synchronous_commit = off; SELECT pg_notify(({channel}), '{word}'); COMMIT"
 

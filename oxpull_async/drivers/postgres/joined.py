@@ -11,6 +11,7 @@ from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.postgres import tasks as task_procedures
 from oxpull_async.drivers.postgres import unique as unique_procedures
 from oxpull_async.drivers.postgres._rows import milliseconds
+from oxpull_async.drivers.postgres._telling import telling as telling
 from oxpull_async.exceptions import LockNotAvailable
 from oxpull_async.ports import Attempt, NewTask, NewUnique, Unseen
 from oxpull_async.ports_joined import JoinedAnswers

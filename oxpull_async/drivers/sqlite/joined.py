@@ -10,6 +10,7 @@ is the caller's own ``busy_timeout``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from oxpull_async.drivers._procedure import Procedure, Undecided
@@ -19,6 +20,8 @@ from oxpull_async.drivers.sqlite import tasks as task_procedures
 from oxpull_async.drivers.sqlite import unique as unique_procedures
 from oxpull_async.ports import Attempt, NewTask, NewUnique, Unseen
 from oxpull_async.ports_joined import JoinedAnswers
+
+T = TypeVar("T")
 
 _SQL = load_statements(__package__, "unique.sql")
 _IDENTIFY = _SQL["identify"]
@@ -62,6 +65,11 @@ def identify() -> Procedure[tuple[object, ...]]:
     """What tells one database from another."""
     result = yield _IDENTIFY()
     return tuple(path for _, name, path in result.rows if name == "main")
+
+
+def telling(procedure: Procedure[T]) -> Procedure[T]:
+    """There are no notifications."""
+    return procedure
 
 
 def _all_or_nothing(uniques: Sequence[NewUnique], passes: int) -> Procedure[list[Attempt]]:

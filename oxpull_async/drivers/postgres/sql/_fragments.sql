@@ -6,6 +6,27 @@ task.return_value::text, task.errors::text, task.worker_ids::text, task.enqueued
 task.last_attempted_at, task.finished_at, task.locked_by, task.locked_at, task.lease_expires_at,
 task.lease_epoch
 
+-- fragment: channel
+-- Of the schema that the tables are in, since a database may hold several queues.
+'oxpull_async_' || left(COALESCE((
+    SELECT nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = to_regclass('django_ox_oxtask')
+), current_schema(), ''), 40)
+
+-- fragment: told
+-- Nothing. Of rows that are written over the library's own connections others are told after the commit, beside it.
+
+-- fragment: and_told
+-- Nothing, as told.
+
+-- fragment: tell
+-- In the place of told, in a caller's transaction: its COMMIT tells, once, whatever it has enqueued.
+RETURNING (SELECT pg_notify({{channel}}, 'ready'))
+
+-- fragment: and_tell
+-- In the place of and_told, as tell.
+, (SELECT pg_notify({{channel}}, 'ready'))
+
 -- fragment: is_open
 -- A queue that neither this claim passes over nor anybody has paused. The list is read once for each statement.
 queue_name <> ALL(:passed_queues::varchar[]) AND queue_name <> ALL(ARRAY(SELECT queue_name FROM oxpull_async_paused_queue))

@@ -73,6 +73,7 @@ WITH bound AS MATERIALIZED (
     SELECT id, task_path, args::jsonb, kwargs::jsonb, queue_name, priority, takes_context, backend_name,
         'READY', run_after, 0, max_attempts, '[]', '[]', enqueued_at, 0
     FROM input
+    {{told}}
 ), new_member AS (
     INSERT INTO oxpull_oxpullbatchmember (task_id, created_at, batch_id)
     SELECT id, :added_at::timestamptz, :batch_id::uuid FROM input

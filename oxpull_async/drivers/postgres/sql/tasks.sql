@@ -7,7 +7,7 @@ INSERT INTO django_ox_oxtask (
     :id::uuid, :task_path::varchar, :args::text::jsonb, :kwargs::text::jsonb, :queue_name::varchar,
     :priority::smallint, :takes_context::boolean, :backend_name::varchar, 'READY',
     :run_after::timestamptz, 0, :max_attempts::smallint, '[]', '[]', :enqueued_at::timestamptz, 0
-)
+) {{told}}
 
 -- name: insert_tasks
 -- One array per column: the number of parameters stays the same however many rows there are.
@@ -24,7 +24,7 @@ FROM unnest(
 ) AS input (
     id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, run_after,
     max_attempts, enqueued_at
-)
+) {{told}}
 
 -- name: get_task
 -- By primary key.

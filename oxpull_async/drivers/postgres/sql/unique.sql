@@ -26,7 +26,7 @@ WITH bound AS MATERIALIZED (
         :priority::smallint, :takes_context::boolean, :backend_name::varchar, 'READY',
         :run_after::timestamptz, 0, :max_attempts::smallint, '[]', '[]', :enqueued_at::timestamptz, 0
     FROM new_lock
-    RETURNING id
+    RETURNING id {{and_told}}
 )
 SELECT new.inserted, current_setting('transaction_isolation'), holder.*
 FROM (SELECT (SELECT true FROM new_task) AS inserted) AS new
@@ -68,7 +68,7 @@ WITH bound AS MATERIALIZED (
     SELECT input.id, task_path, args::jsonb, kwargs::jsonb, queue_name, priority, takes_context,
         backend_name, 'READY', run_after, 0, max_attempts, '[]', '[]', enqueued_at, 0
     FROM input JOIN new_lock ON new_lock.task_id = input.id
-    RETURNING id
+    RETURNING id {{and_told}}
 )
 SELECT new_task.id IS NOT NULL AS inserted, current_setting('transaction_isolation'), input.key, holder.*
 FROM input

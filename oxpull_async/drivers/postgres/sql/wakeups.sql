@@ -1,0 +1,3 @@
+-- name: channel
+-- Where wake-ups are told and heard.
+SELECT {{channel}}
