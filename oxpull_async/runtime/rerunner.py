@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from random import uniform
 from typing import Final, Protocol
@@ -11,9 +12,12 @@ from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Store
 from oxpull_async.runtime.hints import ReadyHints
 from oxpull_async.runtime.service import Service
+from oxpull_async.tasks import AnyTask
 
 _CHUNK: Final = 100
-_PAUSE_SECONDS: Final = 2.0
+_OFTEN_SECONDS: Final = (1.0, 2.0)
+_SELDOM_SECONDS: Final = (10.0, 15.0)
+"""Where no task here is ever run again, it's for other processes to look often."""
 
 
 class RerunHost(Protocol):
@@ -22,6 +26,11 @@ class RerunHost(Protocol):
     @property
     def store(self) -> Store:
         """The open store. Raises: NotOpen."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        """The tasks that can run here, by path."""
         ...
 
     @property
@@ -43,7 +52,9 @@ class Rerunner:
     async def turn(self) -> float:
         """Enqueue what is due; returns the pause before the next pass."""
         _, is_full = await self._pass()
-        return 0.0 if is_full else uniform(0.5, 1) * _PAUSE_SECONDS
+        if is_full:
+            return 0.0
+        return uniform(*(_OFTEN_SECONDS if any(map(_runs_again, self._host.tasks.values())) else _SELDOM_SECONDS))
 
     async def sweep(self) -> int:
         """Enqueue all that is due; returns how many tasks were enqueued, or took a rerun's arguments."""
@@ -69,3 +80,7 @@ class Rerunner:
         if hindered is not None:
             raise hindered
         return started, len(due) == _CHUNK and started > 0
+
+
+def _runs_again(task: AnyTask) -> bool:
+    return task.options.unique is not None and task.options.unique.on_duplicate == "rerun"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.competitor import Competitor
+from tests.integration.doomed import Doomed
 from tests.integration.racers import Racers
 from tests.integration.shared_database import SharedDatabases, migrated_url, shared_databases
 
@@ -18,6 +19,14 @@ def competitor(migrated_url: str) -> Iterator[Competitor]:
     """Another client of the same database."""
     with Competitor(migrated_url) as competitor:
         yield competitor
+
+
+@pytest.fixture(scope="session")
+def doomed() -> Iterator[Doomed]:
+    """Forks processes that are to be killed."""
+    doomed = Doomed()
+    yield doomed
+    doomed.close()
 
 
 @pytest.fixture(scope="session")

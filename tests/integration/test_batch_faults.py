@@ -6,10 +6,7 @@ callback.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -22,14 +19,15 @@ from oxpull_async._ids import new_id
 from tests.eventually import eventually
 from tests.integration.cancelling import Kind, Moment, cancelled_at
 from tests.integration.competitor import Competitor, aside
+from tests.integration.doomed import Doomed, die
 from tests.integration.faults import Fault
 from tests.integration.faults import Moment as FaultMoment
-from tests.integration.shared_database import empty_tables
-from tests.scale import LEADING, rounds
+from tests.scale import LEADING, points
 
 MOST = 80
 PLAIN, UNIQUE, CALLBACK = "proof.tasks.plain", "proof.tasks.unique", "proof.tasks.callback"
 BATCHES, MEMBERS = "oxpull_oxpullbatch", "oxpull_oxpullbatchmember"
+TABLES = [MEMBERS, BATCHES, "oxpull_oxpulluniquelock", "django_ox_oxtask"]
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.engines(*LEADING)]
 
@@ -96,16 +94,23 @@ BY_NAME = {deed.name: deed for deed in DEEDS}
 every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 
-async def prepared(url: str, competitor: Competitor, deed: Deed) -> UUID:
+@pytest.fixture
+async def keeper(migrated_url: str) -> AsyncIterator[Oxpull]:
+    """One that nothing happens to."""
+    async with declare(Oxpull(migrated_url)) as ox:
+        yield ox
+
+
+async def prepared(ox: Oxpull, competitor: Competitor, deed: Deed) -> UUID:
     """A batch for the deed, in an empty database but for a pending unique task that is no member."""
-    empty_tables(competitor)
-    async with Oxpull(url) as ox:
-        await ox.reference(UNIQUE, unique=True, priority=9).enqueue("pending")
-        batch = await ox.batches.create("proof", on_complete=CALLBACK, on_success=CALLBACK)
-        if deed.settled:
-            member = await batch.add(ox.reference(PLAIN), 1)
-            await batch.seal()
-            competitor.set_task(member.id, status="SUCCESSFUL")
+    for table in TABLES:
+        competitor.run(f"DELETE FROM {table}")
+    await ox.reference(UNIQUE, unique=True, priority=9).enqueue("pending")
+    batch = await ox.batches.create("proof", on_complete=CALLBACK, on_success=CALLBACK)
+    if deed.settled:
+        member = await batch.add(ox.reference(PLAIN), 1)
+        await batch.seal()
+        competitor.set_task(member.id, status="SUCCESSFUL")
     return batch.id
 
 
@@ -159,11 +164,11 @@ async def repeated(deed: Deed, batch: Batch, ox: Oxpull, *, was_done: bool) -> N
 @pytest.mark.parametrize("kind", ["task", "scope"])
 @pytest.mark.parametrize("moment", ["waiting", "answered"])
 async def test_a_cancel_at_any_await_leaves_nothing_by_half(
-    migrated_url: str, competitor: Competitor, deed: Deed, kind: Kind, moment: Moment
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed, kind: Kind, moment: Moment
 ):
     async with declare(Oxpull(migrated_url, pool_size=2, pool_timeout=5)) as ox:
-        for at in range(1, MOST):
-            batch_id = await prepared(migrated_url, competitor, deed)
+        for at in points(MOST):
+            batch_id = await prepared(keeper, competitor, deed)
             batch = await ox.batches.get(batch_id)
 
             outcome = await cancelled_at(_result(deed.call(batch, ox)), at, moment, kind)
@@ -188,14 +193,15 @@ async def _result(call: Awaitable[Any]) -> Any:
 @every_deed
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_it_outlives_the_death_of_every_connection_at_any_statement(
-    migrated_url: str, competitor: Competitor, deed: Deed, moment: FaultMoment
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed, moment: FaultMoment
 ):
     def kill_all() -> None:
-        for session in competitor.sessions():
+        for session in set(competitor.sessions()) - kept:
             competitor.kill(session)
 
-    for at in range(1, MOST):
-        batch_id = await prepared(migrated_url, competitor, deed)
+    for at in points(MOST):
+        batch_id = await prepared(keeper, competitor, deed)
+        kept = set(competitor.sessions())
         async with declare(Oxpull(migrated_url, pool_size=2)) as ox:
             batch = await ox.batches.get(batch_id)
             fault = Fault(at, moment, kill_all)
@@ -214,9 +220,11 @@ async def test_it_outlives_the_death_of_every_connection_at_any_statement(
 
 
 @every_deed
-async def test_an_answer_that_is_lost_does_it_once(migrated_url: str, competitor: Competitor, deed: Deed):
-    for at in range(1, MOST):
-        batch_id = await prepared(migrated_url, competitor, deed)
+async def test_an_answer_that_is_lost_does_it_once(
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed
+):
+    for at in points(MOST):
+        batch_id = await prepared(keeper, competitor, deed)
         async with declare(Oxpull(migrated_url)) as ox:
             batch = await ox.batches.get(batch_id)
             before, fault = members(competitor, batch_id), Fault(at, "unheard")
@@ -237,41 +245,29 @@ async def test_an_answer_that_is_lost_does_it_once(migrated_url: str, competitor
 
 @every_deed
 async def test_the_death_of_the_process_at_any_statement_leaves_nothing_by_half(
-    migrated_url: str, competitor: Competitor, deed: Deed
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, doomed: Doomed, deed: Deed
 ):
-    batch_id = await prepared(migrated_url, competitor, deed)
-    for at in range(1, MOST, rounds(small=3, full=1)):
-        batch_id = await prepared(migrated_url, competitor, deed)
-        ended = await aside(lambda: _run_and_die(migrated_url, deed.name, batch_id, at))  # noqa: B023
+    for at in points(MOST):
+        batch_id = await prepared(keeper, competitor, deed)
+        killed = await aside(doomed.run, run_and_die, migrated_url, deed.name, batch_id, at)
 
         await at_rest(competitor, batch_id)
-        async with declare(Oxpull(migrated_url)) as ox:
-            await repeated(deed, await ox.batches.get(batch_id), ox, was_done=deed.done(competitor, batch_id))
+        batch = await keeper.batches.get(batch_id)
+        await repeated(deed, batch, keeper, was_done=deed.done(competitor, batch_id))
         assert deed.done(competitor, batch_id)
         assert_sound(competitor, batch_id)
-        if ended == "whole":
+        if not killed:
             assert at > 1
             return
     raise AssertionError("it never came to an end")
 
 
-def _run_and_die(url: str, name: str, batch_id: UUID, at: int) -> str:
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_main, args=(url, name, batch_id, at))
-    process.start()
-    process.join(30)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return "whole" if process.exitcode == 0 else "killed"
-
-
-def _main(url: str, name: str, batch_id: UUID, at: int) -> None:
-    async def main() -> None:
-        async with declare(Oxpull(url)) as ox:
-            batch = await ox.batches.get(batch_id)
-            Fault(at, "after", lambda: os.kill(os.getpid(), signal.SIGKILL)).install(ox)
-            await BY_NAME[name].call(batch, ox)
-
-    anyio.run(main)
+async def run_and_die(url: str, name: str, batch_id: UUID, at: int) -> None:
+    """What a doomed process does: the deed, and after its nth statement it dies."""
+    async with declare(Oxpull(url)) as ox:
+        batch = await ox.batches.get(batch_id)
+        Fault(at, "after", die).install(ox)
+        await BY_NAME[name].call(batch, ox)
 
 
 async def test_what_was_created_twice_by_a_lost_answer_is_one_batch(migrated_url: str, competitor: Competitor):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
-from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +11,7 @@ import pytest
 from oxpull_async import ConnectionLost, Oxpull
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
+from tests.integration.doomed import Doomed, die
 from tests.integration.faults import Fault, Moment
 from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound, key_of
 from tests.integration.policy_operations import BY_NAME as POLICIES_BY_NAME
@@ -133,7 +130,7 @@ async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
         empty_tables(competitor)
         operation.prepare(competitor)
 
-        killed = await aside(doomed.run, migrated_url, operation.name, at, moment)
+        killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
 
         await is_sound(competitor)
         if not killed:
@@ -155,7 +152,7 @@ async def test_a_process_that_is_killed_while_it_waits_for_a_competitor_leaves_n
     for _ in range(rounds(small=4, full=50)):
         empty_tables(competitor)
         with competitor.holding(key_of("a")):
-            child = await aside(doomed.start, migrated_url, operation.name, MOST_STATEMENTS * 1000, "before")
+            child = await aside(doomed.start, operate, migrated_url, operation.name, MOST_STATEMENTS * 1000, "before")
             await eventually(lambda: aside(_someone_waits, competitor))
             os.kill(child, signal.SIGKILL)
             assert await aside(doomed.ended)
@@ -170,70 +167,8 @@ def _someone_waits(competitor: Competitor) -> bool:
         return observer.waiting_sessions() > 0
 
 
-class Doomed:
-    """Forks processes that run an operation and kill themselves at its nth statement."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve_doomed, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def run(self, url: str, operation: str, at: int, moment: Moment) -> bool:
-        """Whether it came to be killed."""
-        self.start(url, operation, at, moment)
-        return self.ended()
-
-    def start(self, url: str, operation: str, at: int, moment: Moment) -> int:
-        """The id of the process."""
-        self._pipe.send((url, operation, at, moment))
-        return self._told()
-
-    def ended(self) -> bool:
-        """Whether it was killed, once it has ended."""
-        status = self._told()
-        assert status in (0, -signal.SIGKILL), status
-        return bool(status)
-
-    def _told(self) -> int:
-        assert self._pipe.poll(30), "a doomed process neither died nor finished"
-        told: int = self._pipe.recv()
-        return told
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-
-@pytest.fixture(scope="module")
-def doomed() -> Iterator[Doomed]:
-    doomed = Doomed()
-    yield doomed
-    doomed.close()
-
-
-def _serve_doomed(pipe: Connection) -> None:
-    """Forks, for a fork costs less than a new interpreter; here there is neither a loop nor a thread to fork."""
-    while True:
-        errand = pipe.recv()
-        child = os.fork()
-        if not child:
-            _run_doomed(*errand)
-        pipe.send(child)
-        pipe.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
-def _run_doomed(url: str, operation: str, at: int, moment: Any) -> None:
-    async def run() -> None:
-        async with Oxpull(url) as ox:
-            Fault(at, moment, lambda: os.kill(os.getpid(), signal.SIGKILL)).install(ox)
-            await (BY_NAME.get(operation) or POLICIES_BY_NAME[operation]).results(ox)
-
-    code = 1
-    try:
-        anyio.run(run)
-        code = 0
-    finally:
-        os._exit(code)
+async def operate(url: str, operation: str, at: int, moment: Moment) -> None:
+    """What a doomed process does: the operation, and at its nth statement it dies."""
+    async with Oxpull(url) as ox:
+        Fault(at, moment, die).install(ox)
+        await (BY_NAME.get(operation) or POLICIES_BY_NAME[operation]).results(ox)

@@ -13,15 +13,14 @@ from oxpull_async import Oxpull, OxpullError
 from tests.eventually import eventually
 from tests.integration.cancelling import Kind, Moment, cancelled_at
 from tests.integration.competitor import Competitor, aside
+from tests.integration.doomed import Doomed
 from tests.integration.faults import Fault
 from tests.integration.faults import Moment as FaultMoment
 from tests.integration.policy_operations import POLICY_OPERATIONS, PolicyOperation, assert_sound
 from tests.integration.policy_tasks import arguments, claimed, reruns, settle, task_of
 from tests.integration.shared_database import empty_tables
-from tests.integration.test_kills import Doomed, doomed, kill_all
+from tests.integration.test_kills import kill_all, operate
 from tests.scale import LEADING, points
-
-__all__ = ["doomed"]
 
 MOST = 60
 
@@ -119,7 +118,7 @@ async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
         empty_tables(competitor)
         operation.prepare(competitor)
 
-        killed = await aside(doomed.run, migrated_url, operation.name, at, moment)
+        killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
 
         await is_sound(competitor)
         if not killed:
