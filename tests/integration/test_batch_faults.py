@@ -6,6 +6,7 @@ callback.
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from tests.integration.competitor import Competitor, aside
 from tests.integration.doomed import Doomed, die
 from tests.integration.faults import Fault
 from tests.integration.faults import Moment as FaultMoment
-from tests.scale import LEADING, points
+from tests.scale import LEADING, points, rounds
 
 MOST = 80
 PLAIN, UNIQUE, CALLBACK = "proof.tasks.plain", "proof.tasks.unique", "proof.tasks.callback"
@@ -160,29 +161,37 @@ async def repeated(deed: Deed, batch: Batch, ox: Oxpull, *, was_done: bool) -> N
             assert was_done
 
 
+CANCELS: list[tuple[Kind, Moment]] = [
+    ("task", "waiting"),
+    ("task", "answered"),
+    ("scope", "waiting"),
+    ("scope", "answered"),
+]
+
+
 @every_deed
-@pytest.mark.parametrize("kind", ["task", "scope"])
-@pytest.mark.parametrize("moment", ["waiting", "answered"])
 async def test_a_cancel_at_any_await_leaves_nothing_by_half(
-    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed, kind: Kind, moment: Moment
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed
 ):
     async with declare(Oxpull(migrated_url, pool_size=2, pool_timeout=5)) as ox:
-        for at in points(MOST):
-            batch_id = await prepared(keeper, competitor, deed)
-            batch = await ox.batches.get(batch_id)
+        for kind, moment in random.sample(CANCELS, rounds(small=2, full=4)):
+            for at in points(MOST):
+                batch_id = await prepared(keeper, competitor, deed)
+                batch = await ox.batches.get(batch_id)
 
-            outcome = await cancelled_at(_result(deed.call(batch, ox)), at, moment, kind)
+                outcome = await cancelled_at(_result(deed.call(batch, ox)), at, moment, kind)
 
-            await at_rest(competitor, batch_id)
-            was_done = deed.done(competitor, batch_id)
-            if outcome.value is not None:
-                assert was_done
-            await repeated(deed, batch, ox, was_done=was_done)
-            assert deed.done(competitor, batch_id)
-            assert_sound(competitor, batch_id)
-            if not outcome.struck:
-                return
-    raise AssertionError("it never came to an end")
+                await at_rest(competitor, batch_id)
+                was_done = deed.done(competitor, batch_id)
+                if outcome.value is not None:
+                    assert was_done
+                await repeated(deed, batch, ox, was_done=was_done)
+                assert deed.done(competitor, batch_id)
+                assert_sound(competitor, batch_id)
+                if not outcome.struck:
+                    break
+            else:
+                raise AssertionError("it never came to an end")
 
 
 async def _result(call: Awaitable[Any]) -> Any:
@@ -191,10 +200,17 @@ async def _result(call: Awaitable[Any]) -> Any:
 
 @pytest.mark.engines("postgres", "mysql")
 @every_deed
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_it_outlives_the_death_of_every_connection_at_any_statement(
-    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed, moment: FaultMoment
+    migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed
 ):
+    moments: list[FaultMoment] = ["before", "after"]
+    for moment in moments:
+        await outlives_dead_connections(migrated_url, keeper, competitor, deed, moment)
+
+
+async def outlives_dead_connections(
+    url: str, keeper: Oxpull, competitor: Competitor, deed: Deed, moment: FaultMoment
+) -> None:
     def kill_all() -> None:
         for session in set(competitor.sessions()) - kept:
             competitor.kill(session)
@@ -202,7 +218,7 @@ async def test_it_outlives_the_death_of_every_connection_at_any_statement(
     for at in points(MOST):
         batch_id = await prepared(keeper, competitor, deed)
         kept = set(competitor.sessions())
-        async with declare(Oxpull(migrated_url, pool_size=2)) as ox:
+        async with declare(Oxpull(url, pool_size=2)) as ox:
             batch = await ox.batches.get(batch_id)
             fault = Fault(at, moment, kill_all)
             fault.install(ox)
