@@ -42,6 +42,11 @@ async def hold(seconds: float) -> str:
     return "held"
 
 
+@ox.task
+async def whole(name: str) -> None:
+    note("whole", name=name)
+
+
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     before = asyncio.all_tasks()
@@ -62,6 +67,13 @@ async def post_add(number: int, queue: Queue) -> int:
     result = await queue.enqueue(add, number)
     value: int = await result.wait(timeout=30)
     return value
+
+
+@app.post("/batch/{name}")
+async def post_batch(name: str, queue: Queue) -> str:
+    async with queue.batches.create(name, on_complete=whole, on_complete_args=[name]) as batch:
+        await batch.add_many(add, [(number,) for number in range(10)])
+    return str(batch.id)
 
 
 @app.post("/hold/{seconds}")

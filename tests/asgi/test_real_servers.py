@@ -27,6 +27,17 @@ async def load(service: Service, calls: int) -> None:
     assert [answer.json() for answer in answers] == [n + 1 for n in range(calls)]
 
 
+async def batches_are_called_back_once(service: Service, competitor: Competitor, batches: int) -> None:
+    """Every process has a reconciler, and one of them leads."""
+    names = [f"batch {number}" for number in range(batches)]
+    await asyncio.gather(*[service.client.post(f"/batch/{name}") for name in names])
+    await eventually(lambda: len(service.events("whole")) >= batches, within=60)
+    assert sorted(event["name"] for event in service.events("whole")) == names
+    assert competitor.rows("SELECT COUNT(*) FROM oxpull_async_leader") == [(1,)]
+    callbacks = competitor.rows("SELECT COUNT(*) FROM django_ox_oxtask WHERE task_path LIKE '%whole'")
+    assert callbacks == [(batches,)]
+
+
 async def nothing_is_left(service: Service, competitor: Competitor, lifespans: int = 1) -> None:
     def ended() -> None:
         assert len(service.events("stopped")) == len(service.events("started")) == lifespans, service.said()
@@ -55,10 +66,12 @@ async def test_four_processes_share_the_queue(server: str, migrated_url: str, co
         await service.has_started(4)
         await load(service, 60)
         assert len({event["pid"] for event in service.events("started")}) == 4
+        await batches_are_called_back_once(service, competitor, 8)
         assert await service.stop() in CLEAN, service.said()
 
         await nothing_is_left(service, competitor, lifespans=4)
-        assert set(Counter(event["number"] for event in service.events("ran")).values()) == {1}
+        ran = Counter(event["number"] for event in service.events("ran"))
+        assert ran == {number: 9 if number < 10 else 1 for number in range(60)}
 
 
 @every_server
