@@ -28,6 +28,7 @@ from oxpull_async.ports_exclusive import (
     ExclusiveClaims,
     Freed,
     HeldPlace,
+    KeyHolder,
     KeysOf,
     OnConflict,
     Renewal,
@@ -107,6 +108,9 @@ class SqlExclusiveStore:
 
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:
         return await self._pool.transact(self._decisions.forget_idle(idle_seconds, limit))
+
+    async def holders(self, *, key: str | None, limit: int) -> Sequence[KeyHolder]:
+        return await self._pool.read(self._room.exclusive.list_holders(key, limit))
 
     async def _keep_for_waiting(self, keys: Sequence[str]) -> Freed:
         heads = await self._pool.read(self._room.exclusive.find_heads(keys))
