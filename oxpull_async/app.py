@@ -97,7 +97,7 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         exclusive = ExclusiveTasks(self._tasks, lambda: self.store, self._settle_hints, self._ready_hints)
         self.exclusive: ExclusiveBlocks = ExclusiveBlocks(lambda: self.store.exclusive, exclusive)
         self.limits: Limits = Limits(self)
-        self.queues: Queues = Queues(lambda: self.store, self._ready_hints)
+        self.queues: Queues = Queues(lambda: self.store, self._ready_hints, self.limits.places)
         make_row = partial(row_to_write, settings=self.settings, unique=uniqueness)
         self.schedules: Schedules = Schedules(self, make_row, self._announce, self._reader)
         self._batching = Batching(

@@ -144,6 +144,8 @@ class ClaimRequest:
     now: datetime
     passed_queues: Sequence[str] = ()
     """Queues whose rows are left alone, those apart that are paused anyway."""
+    limited_queue: str = ""
+    """The only queue with a limit whose rows are claimed, as far as the limit allows."""
 
 
 class Claim(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -37,6 +38,31 @@ class HeldPlace(NamedTuple):
     token: int
     owner: UUID
     lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolder:
+    """Who has an exclusive key, or a place of one that has several."""
+
+    name: str
+    """What the key is called, as far as its first 255 characters."""
+    fence: int
+    """Its fencing token; for a place that is kept, the number in line."""
+    owner: UUID
+    """The id of the task row; one of its own for a block."""
+    is_reserved: bool
+    """Nobody has it yet: it's kept for who is first in line."""
+    until: datetime
+    """When the lease is over, unless it's renewed."""
+    is_over: bool
+    """The lease is over: the next who comes takes the place."""
+    task_path: str | None
+    """None for a block, and for a task that doesn't run."""
+    worker_id: str | None
+    since: datetime | None
+    """When the task's attempt began."""
+    waiting: int
+    """How many wait for the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +153,10 @@ class ExclusiveStore(Protocol):
         A row that has to wait stays READY, and only its ``run_after`` moves:
         to when there may be a place for sure, or until one is kept for it.
         """
+        ...
+
+    async def holders(self, *, key: str | None, limit: int) -> Sequence[KeyHolder]:
+        """Who has this key, or who has any, by name."""
         ...
 
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:

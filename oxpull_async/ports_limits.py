@@ -1,4 +1,4 @@
-"""What a store can do to keep workers from starting too much: rate limits, and paused queues."""
+"""What a store can do to keep workers from starting too much: rate limits, and queues paused or limited."""
 
 from __future__ import annotations
 
@@ -33,8 +33,19 @@ class PausedQueue:
     paused_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedQueue:
+    """A queue of which no more than so many rows run at once, over all workers of this library."""
+
+    queue_name: str
+    places: int
+    running: int
+    """How many are RUNNING, by whomever."""
+    limited_at: datetime
+
+
 class LimitStore(Protocol):
-    """The part of a store that rate limits and paused queues need."""
+    """The part of a store that rate limits need, and queues that are paused or limited."""
 
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
         """As ``Store.claim``."""
@@ -73,5 +84,13 @@ class LimitStore(Protocol):
         ...
 
     async def paused_queues(self) -> Sequence[PausedQueue]:
+        """All of them, by name."""
+        ...
+
+    async def limit_queue(self, queue_name: str, places: int | None) -> bool:
+        """Whether that changes something; with None, lift the limit."""
+        ...
+
+    async def limited_queues(self) -> Sequence[LimitedQueue]:
         """All of them, by name."""
         ...

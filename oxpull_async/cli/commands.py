@@ -8,6 +8,7 @@ from cyclopts import App
 
 from oxpull_async.cli.batches import batch, batches, reconcile
 from oxpull_async.cli.check import check
+from oxpull_async.cli.exclusive import exclusive
 from oxpull_async.cli.inspection import health, locks, status
 from oxpull_async.cli.locks import release, show
 from oxpull_async.cli.queues import queues
@@ -30,6 +31,7 @@ _LOCKS = App(name="locks")
 _LOCKS.default(locks)
 _LOCKS.command(show)
 _LOCKS.command(release)
+_LOCKS.command(exclusive)
 _LOOKS = (status, health, check, _LOCKS, schedules, batches, batch)
 _ROWS = (retry, discard, cancel)
 for _command in (worker, *_LOOKS, *_ROWS, queues, reconcile, reap, prune, migrate, sql):

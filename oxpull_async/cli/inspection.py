@@ -47,6 +47,8 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
     for queue in queues:
         if queue.paused_at is not None:
             print(f"{queue.queue_name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC")
+        if queue.limit is not None:
+            print(f"{queue.queue_name} runs at most {queue.limit} at once")
     if batches.open or batches.sealed:
         print(f"batches: {batches.open} open, {batches.sealed} sealed, {len(batches.stuck)} stuck")
     show_stuck(batches.stuck)

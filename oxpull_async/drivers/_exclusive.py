@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
 from oxpull_async._contention import retrying
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, Line
+from oxpull_async.drivers._limit_store import within_places
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Alone, Pool, Room
 from oxpull_async.drivers._room_exclusive import ExclusiveProcedures, Head, KeyState, NewHolder, NewWaiter
@@ -26,6 +28,7 @@ from oxpull_async.ports_exclusive import (
     ExclusiveClaims,
     Freed,
     HeldPlace,
+    KeyHolder,
     KeysOf,
     OnConflict,
     Renewal,
@@ -37,6 +40,8 @@ from oxpull_async.telemetry import log
 
 _Kept: TypeAlias = list[Head]
 """For whom places are kept from now on."""
+_Claimed: TypeAlias = tuple[ExclusiveClaims, dict[str, int], _Kept]
+"""What became of candidates, and of which keys they wait for how many places."""
 
 
 class SqlExclusiveStore:
@@ -86,7 +91,9 @@ class SqlExclusiveStore:
     async def claim(self, request: ClaimRequest, keys_of: KeysOf, *, look: int) -> ExclusiveClaims:
         if not await self._may_find(request):
             return ExclusiveClaims()
-        claims, waited_for, kept = await self._pool.transact(self._decisions.claim(request, keys_of, look))
+        nothing: _Claimed = ExclusiveClaims(), {}, []
+        decide = partial(self._decisions.claim, keys_of=keys_of, look=look)
+        claims, waited_for, kept = await self._pool.transact(within_places(self._room.queues, request, decide, nothing))
         self._found_none = not (claims.granted or claims.refused or claims.skipped or waited_for)
         if waited_for:
             kept += await self._look_again(waited_for)
@@ -101,6 +108,9 @@ class SqlExclusiveStore:
 
     async def forget_idle(self, *, idle_seconds: float, limit: int) -> int:
         return await self._pool.transact(self._decisions.forget_idle(idle_seconds, limit))
+
+    async def holders(self, *, key: str | None, limit: int) -> Sequence[KeyHolder]:
+        return await self._pool.read(self._room.exclusive.list_holders(key, limit))
 
     async def _keep_for_waiting(self, keys: Sequence[str]) -> Freed:
         heads = await self._pool.read(self._room.exclusive.find_heads(keys))
@@ -187,9 +197,7 @@ class Decisions:
         yield from self._steps.delete_owner(key, owner)
         return (yield from self._keep_free_places([key]))
 
-    def claim(
-        self, request: ClaimRequest, keys_of: KeysOf, look: int
-    ) -> Procedure[tuple[ExclusiveClaims, dict[str, int], _Kept]]:
+    def claim(self, request: ClaimRequest, keys_of: KeysOf, look: int) -> Procedure[_Claimed]:
         """Rows first, passing over those that others are taking; then their keys; then both are written."""
         candidates = yield from self._steps.lock_due(request, look)
         if not candidates:

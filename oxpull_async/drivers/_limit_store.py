@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from oxpull_async.core.allotments import Group, Head
 from oxpull_async.core.limits import RateLimit
 from oxpull_async.drivers import _limits
-from oxpull_async.drivers._room import Room
-from oxpull_async.ports import ClaimRequest
-from oxpull_async.ports_limits import PausedQueue, Reserved
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers._room import QueueProcedures, Room
+from oxpull_async.ports import Claim, ClaimRequest
+from oxpull_async.ports_limits import LimitedQueue, PausedQueue, Reserved
+
+T = TypeVar("T")
 
 
 class LimitOperations:
@@ -41,3 +46,34 @@ class LimitOperations:
 
     async def paused_queues(self) -> Sequence[PausedQueue]:
         return [PausedQueue(*row) for row in await self._room.pool.read(self._room.queues.paused())]
+
+    async def limit_queue(self, queue_name: str, places: int | None) -> bool:
+        queues = self._room.queues
+        procedure = queues.unlimit(queue_name) if places is None else queues.limit(queue_name, places)
+        return await self._room.pool.write(procedure)
+
+    async def limited_queues(self) -> Sequence[LimitedQueue]:
+        return [LimitedQueue(*row) for row in await self._room.pool.read(self._room.queues.limited())]
+
+    async def _claim_limited(self, request: ClaimRequest) -> list[Claim]:
+        """What is due is looked for first, without a lock."""
+        if not await self._room.pool.read(self._room.limits.peek(replace(request, limit=1))):
+            return []
+        return await self._room.pool.transact(within_places(self._room.queues, request, self._grant, []))
+
+    def _grant(self, request: ClaimRequest) -> Procedure[list[Claim]]:
+        candidates = yield from self._room.exclusive.lock_due(request, request.limit)
+        if not candidates:
+            return []
+        claims = yield from self._room.exclusive.grant(request, [candidate.id for candidate in candidates], [])
+        return sorted(claims, key=lambda claim: (-claim.priority, claim.enqueued_at, claim.id))
+
+
+def within_places(
+    queues: QueueProcedures, request: ClaimRequest, claim: Callable[[ClaimRequest], Procedure[T]], nothing: T
+) -> Procedure[T]:
+    """A claim in a transaction that takes no more of a limited queue's rows than there are free places for."""
+    if not request.limited_queue:
+        return (yield from claim(request))
+    free = yield from queues.free_places(request.limited_queue)
+    return (yield from claim(replace(request, limit=min(request.limit, free)))) if free else nothing

@@ -10,7 +10,7 @@ from uuid import UUID
 from oxpull_async.core.exclusivity import Holder
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, HeldPlace
+from oxpull_async.ports_exclusive import Candidate, HeldPlace, KeyHolder
 
 Place: TypeAlias = tuple[str, int]
 """A key and a number drawn for it: the primary key of holders and of waiters."""
@@ -113,3 +113,5 @@ class ExclusiveProcedures(Protocol):
     def find_idle(self, idle_seconds: float, limit: int) -> Procedure[list[str]]: ...
 
     def delete_mutexes(self, keys: Sequence[str]) -> Procedure[None]: ...
+
+    def list_holders(self, key: str | None, limit: int) -> Procedure[list[KeyHolder]]: ...

@@ -169,6 +169,8 @@ class SqlStore(LimitOperations):
         return await self._pool.read(self._room.tasks.list_page(after or _NO_TASK, limit))
 
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
+        if request.limited_queue:
+            return await self._claim_limited(request)
         probe = self._room.claims.probe(request)
         if probe is not None and not await self._pool.read(probe):
             return []

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import random
 from typing import Any, Final, TypeVar
@@ -27,7 +27,7 @@ from oxpull_async.core.exclusivity import (
 )
 from oxpull_async.core.leases import renewal_interval
 from oxpull_async.exceptions import ExclusiveLost, ExclusiveTimeout, InvalidArguments, InvalidTask, OxpullError
-from oxpull_async.ports_exclusive import ExclusiveStore, Freed, HeldPlace, Waiting, Wanted
+from oxpull_async.ports_exclusive import ExclusiveStore, Freed, HeldPlace, KeyHolder, Waiting, Wanted
 from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.telemetry import log
 
@@ -78,6 +78,11 @@ class ExclusiveBlocks:
         ExclusiveLost, StoreError.
         """
         return self._block(_wanted(key, lease, limit), key, math.inf if wait is None else _checked(wait, "wait"))
+
+    async def holders(self, key: str | None = None, *, limit: int = 1000) -> Sequence[KeyHolder]:
+        """Who has this key, or who has any, by name; keys for which places are kept too."""
+        wanted = None if key is None else mutex_key(key)
+        return await retrying(lambda: self._store().holders(key=wanted, limit=limit))
 
     @asynccontextmanager
     async def _block(self, wanted: Wanted, name: str, wait: float) -> AsyncIterator[ExclusiveHold]:

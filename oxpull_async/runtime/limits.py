@@ -23,6 +23,7 @@ from oxpull_async.ports import Claim, ClaimRequest, Outcome
 from oxpull_async.ports_limits import LimitStore, Reserved
 from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.hints import ReadyHints
+from oxpull_async.runtime.places import QueuePlaces
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
 from oxpull_async.telemetry import log
@@ -70,6 +71,8 @@ class Limits:
     """Claims for the workers of one ``Oxpull``."""
 
     def __init__(self, ox: LimitedHost) -> None:
+        self.places: QueuePlaces = QueuePlaces(lambda: ox.store)
+        """Limits on how many rows of a queue run at once, which stand in the database."""
         self._ox = ox
         self._limits = [limit for limit in ox.settings.rate_limits if limit.by is None]
         self._keyed = [limit for limit in ox.settings.rate_limits if limit.by is not None]
@@ -77,7 +80,21 @@ class Limits:
         """By monotonic time; a limit that isn't listed may have something left."""
 
     async def claim(self, request: ClaimRequest) -> Sequence[Claim]:
-        """As ``Store.claim``, no more than the limits allow at this moment."""
+        """As ``Store.claim``, no more than the limits allow at this moment.
+
+        Queues with a limit come first: it keeps them from taking everything.
+        """
+        claims: list[Claim] = []
+        for each in await self.places.open(request):
+            room = request.limit - len(claims)
+            if room > 0:
+                claims += await self._claim_within_rates(replace(each, limit=min(each.limit, room)))
+        if len(claims) == request.limit:
+            return claims
+        return [*claims, *await self._claim_within_rates(replace(request, limit=request.limit - len(claims)))]
+
+    async def _claim_within_rates(self, request: ClaimRequest) -> Sequence[Claim]:
+        claims: Sequence[Claim]
         if not self._limits:
             claims = await self._ox.exclusive.tasks.claim(request)
         else:

@@ -151,6 +151,8 @@ class Settler:
 
     def _announce(self, written: list[Attempt], lost: list[Attempt]) -> None:
         self.pace.note(len(written))
+        if any(self._host.limits.places.are_in(attempt.claim.queue_name) for attempt in (*written, *lost)):
+            self._host.ready_hints.enqueued()
         self._hint([_outcome(attempt) for attempt in written])
         for attempt in lost:
             _log_lost_lease(_outcome(attempt))

@@ -53,6 +53,8 @@ class QueueStats(BaseModel):
     """When a row of the queue was last claimed, as far as the counted rows tell."""
     paused_at: datetime | None = None
     """Since when the queue is paused; None if it isn't."""
+    limit: int | None = None
+    """How many of its rows run at once at most; None without a limit."""
     unrunnable: dict[str, int] = Field(default_factory=dict)
     """Eligible rows whose task isn't declared in this process, by task path. Another process may know them."""
 
@@ -77,7 +79,7 @@ class UniqueLock(BaseModel):
 
 
 class _Store(Store, LimitStore, Protocol):
-    """What is asked for figures, and for the paused queues."""
+    """What is asked for figures, and for queues that are paused or limited."""
 
 
 class Stats:
@@ -96,12 +98,13 @@ class Stats:
         self._clock = clock
 
     async def queues(self) -> list[QueueStats]:
-        """The figures of every queue that has rows or is paused, by name."""
+        """The figures of every queue that has rows, is paused or limited, by name."""
         store, now = self._store(), self._clock.now()
         since = now - timedelta(seconds=WINDOW_SECONDS)
         counts = await retrying(lambda: store.count(now=now, since=since, limit=LIMIT))
         paused = {queue.queue_name: queue.paused_at for queue in await retrying(store.paused_queues)}
-        report = _Report(counts, self._tasks, now, paused)
+        limits = {queue.queue_name: queue.places for queue in await retrying(store.limited_queues)}
+        report = _Report(counts, self._tasks, now, paused, limits)
         return [report.of(name) for name in sorted(report.names)]
 
     async def queue(self, name: str) -> QueueStats:
@@ -123,16 +126,25 @@ class Stats:
 class _Report:
     """Counts, sorted out queue by queue."""
 
-    def __init__(self, counts: Counts, tasks: Mapping[str, Any], now: datetime, paused: Mapping[str, datetime]) -> None:
+    def __init__(
+        self,
+        counts: Counts,
+        tasks: Mapping[str, Any],
+        now: datetime,
+        paused: Mapping[str, datetime],
+        limits: Mapping[str, int],
+    ) -> None:
         self._counts = counts
         self._tasks = tasks
         self._now = now
         self._paused = paused
+        self._limits = limits
         self._minutes = _span(counts, now) / 60
         self._is_exact = _is_exact(counts)
         self.names: set[str] = {found.queue_name for found in counts.pending}
         self.names |= {found.queue_name for found in counts.undecided}
-        self.names |= {found.queue_name for found in counts.finished} | paused.keys()
+        self.names |= {found.queue_name for found in counts.finished}
+        self.names |= paused.keys() | limits.keys()
 
     def of(self, name: str) -> QueueStats:
         """The figures of one queue."""
@@ -153,6 +165,7 @@ class _Report:
             failure_rate=ended.get(TaskStatus.FAILED, 0) / outcomes if outcomes else None,
             last_claim_at=_latest(pending, finished),
             paused_at=self._paused.get(name),
+            limit=self._limits.get(name),
             unrunnable=self._unrunnable(pending),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from oxpull_async._ids import new_id
 from oxpull_async.core.exclusivity import RESERVED_SECONDS, mutex_key
 from oxpull_async.ports import Store
 from oxpull_async.ports_exclusive import Freed, HeldPlace, Renewal, Waiting, Wanted
-from tests.conformance.exclusive_rows import KEY, acquired, ask, counts, in_line, run_out, wanted
+from tests.conformance.exclusive_rows import KEY, acquired, ask, claim, counts, in_line, run_out, wanted
+from tests.conformance.rows import PATH, WORKER, inserted, now, row
 from tests.integration.competitor import Competitor
 
 
@@ -338,3 +340,30 @@ async def test_a_name_of_any_length_and_any_characters_is_a_key(store: Store):
     held = [await acquired(store, wanted(name)) for name in names]
 
     assert len({place.key for place in held}) == len(names)
+
+
+async def test_it_is_told_who_has_a_key_and_how_many_wait(store: Store, competitor: Competitor):
+    (task,) = await inserted(store, args='["a"]')
+    ((claimed, _),) = (await claim(store)).granted
+    before = now()
+    block = await acquired(store, wanted("b", lease=600))
+    await in_line(store, wanted("b"))
+    await in_line(store, wanted("b"))
+
+    b, a = await store.exclusive.holders(key=None, limit=10)
+
+    assert (b.name, b.fence, b.owner, b.task_path, b.worker_id, b.since) == (
+        "b", block.token, block.owner, None, None, None,
+    )  # fmt: skip
+    assert abs(b.until - before - timedelta(seconds=600)) < timedelta(seconds=300)
+    assert (b.waiting, b.is_reserved, b.is_over) == (2, False, False)
+    assert (a.name, a.owner, a.task_path, a.worker_id, a.waiting) == ("key:a", task.id, PATH, WORKER, 0)
+    assert a.since == (await row(store, claimed.id)).last_attempted_at
+    assert len(await store.exclusive.holders(key=None, limit=1)) == 1
+
+    _, freed = await store.exclusive.release([block])
+    (kept,) = await store.exclusive.holders(key=block.key, limit=10)
+    assert (kept.is_reserved, [kept.owner], kept.waiting) == (True, list(freed.callers), 1)
+    run_out(competitor)
+    assert (await store.exclusive.holders(key=block.key, limit=10))[0].is_over
+    assert await store.exclusive.holders(key="x", limit=10) == []

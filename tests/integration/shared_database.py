@@ -13,7 +13,7 @@ from tests.servers.databases import Databases
 TABLES = [
     "django_ox_oxscheduletick", "oxpull_oxpullbatchmember", "oxpull_oxpullbatch", "oxpull_oxpulluniquelock",
     "django_ox_oxtask", "django_ox_oxschedule", "django_ox_oxschedulechange", "oxpull_oxpullratewindow",
-    "oxpull_async_leader", "oxpull_async_rate_bucket", "oxpull_async_paused_queue",
+    "oxpull_async_leader", "oxpull_async_rate_bucket", "oxpull_async_paused_queue", "oxpull_async_queue_limit",
     "oxpull_async_mutex", "oxpull_async_mutex_holder", "oxpull_async_mutex_waiter",
     "oxpull_async_hold", "oxpull_async_rerun",
 ]  # fmt: skip

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from oxpull_async import Oxpull
+from oxpull_async._ids import new_id
 from oxpull_async.cli.target import load_app
+from oxpull_async.core.exclusivity import mutex_key
+from oxpull_async.ports_exclusive import HeldPlace, Wanted
 from tests.integration.competitor import Competitor
 from tests.integration.policy_tasks import PATH
 from tests.integration.test_cli_commands import Run, run
@@ -97,3 +100,22 @@ def test_locks_alone_still_lists_them(run: Run, migrated_url: str) -> None:
 
     assert code == 0
     assert [lock["task_path"] for lock in json.loads(out)] == [PATH]
+
+
+def test_exclusive_lists_who_has_a_key(run: Run, migrated_url: str) -> None:
+    assert run("locks", "exclusive", "--database", migrated_url)[:2] == (0, "nobody has an exclusive key\n")
+    assert run("locks", "exclusive", "feed:a", "--database", migrated_url)[0] == 1
+
+    async def hold() -> int:
+        async with Oxpull(migrated_url) as ox:
+            wanted = Wanted(mutex_key("feed:a"), "feed:a", new_id(), 1, 60)
+            held, _ = await ox.store.exclusive.acquire(wanted, patience_seconds=None)
+            assert isinstance(held, HeldPlace)
+            return held.token
+
+    token = asyncio.run(hold())
+
+    code, out, _ = run("locks", "exclusive", "feed:a", "--json", "--database", migrated_url)
+    (told,) = json.loads(out)
+    assert (code, told["name"], told["fence"], told["task_path"], told["waiting"]) == (0, "feed:a", token, None, 0)
+    assert "(a block)" in run("locks", "exclusive", "--database", migrated_url)[1]

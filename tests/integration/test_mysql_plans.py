@@ -57,6 +57,7 @@ VALUES: dict[str, Any] = {
     "any_queue": False,
     "queues": ("default", "mail"),
     "passed_queues": (None,),
+    "limited_queue": "",
 }
 
 

@@ -21,7 +21,7 @@ _SCALARS: dict[str, Any] = {
     "id": ID, "task_id": ID, "stale_task_id": OTHER_ID, "key": KEY, "task_path": "proof.tasks.mine", "args": "[]",
     "kwargs": "{}", "queue_name": "default", "priority": 0, "takes_context": False, "backend_name": "default",
     "run_after": None, "max_attempts": 3, "enqueued_at": INSTANT, "now": INSTANT, "limit": 10, "any_queue": True,
-    "worker_id": "worker-1", "holder_id": ID, "lease_epoch": 1,
+    "worker_id": "worker-1", "holder_id": ID, "lease_epoch": 1, "limited_queue": "other", "any_key": True,
     "worker_json": '"worker-1"', "lease_seconds": 300, "lease_microseconds": 300_000_000,
     "finished_before": INSTANT, "lock_timeout": "30ms", "seconds": 1, "name": "x", "level": "x",
     "scheduled_before": INSTANT, "expired_at": INSTANT, "since": INSTANT, "after": "",

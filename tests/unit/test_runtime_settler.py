@@ -21,6 +21,7 @@ from oxpull_async.ports import Outcome
 from oxpull_async.runtime.attempts import Attempt
 from oxpull_async.runtime.exclusive_tasks import ExclusiveTasks
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
+from oxpull_async.runtime.places import QueuePlaces
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.settler import Settler
 from tests.eventually import eventually
@@ -86,7 +87,10 @@ def host_of(store: Store) -> Any:
     settled, ready = SettleHints(), ReadyHints()
     tasks = ExclusiveTasks({}, lambda: cast("Any", store), settled, ready)
     exclusive = SimpleNamespace(tasks=tasks)
-    return SimpleNamespace(store=store, settle_hints=settled, ready_hints=ready, clock=Clock(), exclusive=exclusive)
+    limits = SimpleNamespace(places=QueuePlaces(lambda: cast("Any", store)))
+    return SimpleNamespace(
+        store=store, settle_hints=settled, ready_hints=ready, clock=Clock(), exclusive=exclusive, limits=limits
+    )
 
 
 @asynccontextmanager

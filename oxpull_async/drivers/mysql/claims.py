@@ -75,7 +75,12 @@ def _order(claim: Claim) -> tuple[int, datetime, UUID]:
 
 
 def due(request: ClaimRequest, path: str, limit: int) -> dict[str, Any]:
-    shared = {"passed_queues": tuple(request.passed_queues), "now": instant(request.now), "limit": limit}
+    shared = {
+        "passed_queues": tuple(request.passed_queues),
+        "limited_queue": request.limited_queue,
+        "now": instant(request.now),
+        "limit": limit,
+    }
     return {**_wanted(path, request.queues), **shared}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from oxpull_async.drivers.mysql._rows import claim as read_claim
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
 from oxpull_async.drivers.mysql.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, HeldPlace
+from oxpull_async.ports_exclusive import Candidate, HeldPlace, KeyHolder
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -44,6 +44,7 @@ _LOCK_SLEEPING_TASKS = _SQL["lock_sleeping_tasks"]
 _WAKE_TASKS = _SQL["wake_tasks"]
 _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
+_LIST_PLACES = _SQL["list_places"]
 
 
 def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
@@ -233,3 +234,23 @@ def _held(places: Iterable[HeldPlace]) -> list[tuple[str, int, str]]:
 
 def _moves(moves: Iterable[tuple[UUID, datetime]]) -> list[tuple[str, datetime | None]]:
     return [(task_id.hex, instant(run_after)) for task_id, run_after in moves]
+
+
+def list_holders(key: str | None, limit: int) -> Procedure[list[KeyHolder]]:
+    """By name of the key, then in the order of their tokens."""
+    result = yield _LIST_PLACES(any_key=key is None, key=key or "", limit=limit)
+    return [
+        KeyHolder(
+            name=row[0],
+            fence=row[1],
+            owner=UUID(row[2]),
+            is_reserved=bool(row[3]),
+            until=row[4].replace(tzinfo=UTC),
+            is_over=bool(row[5]),
+            task_path=row[6],
+            worker_id=row[7],
+            since=aware(row[8]),
+            waiting=row[9],
+        )
+        for row in result.rows
+    ]

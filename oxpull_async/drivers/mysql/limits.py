@@ -30,6 +30,7 @@ def peek(request: ClaimRequest) -> Procedure[list[tuple[int, datetime]]]:
         "any_queue": request.queues is None,
         "queues": tuple(request.queues or ()),
         "passed_queues": tuple(request.passed_queues),
+        "limited_queue": request.limited_queue,
         "limit": request.limit,
         "now": instant(request.now),
     }

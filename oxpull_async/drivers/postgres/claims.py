@@ -71,7 +71,12 @@ def _order(claim: Claim) -> tuple[int, datetime, UUID]:
 
 def due(request: ClaimRequest) -> dict[str, Any]:
     """What says which rows are due, the paths apart."""
-    return {**_queues(request.queues), "passed_queues": list(request.passed_queues), "now": request.now}
+    return {
+        **_queues(request.queues),
+        "passed_queues": list(request.passed_queues),
+        "limited_queue": request.limited_queue,
+        "now": request.now,
+    }
 
 
 def _queues(queues: Sequence[str] | None) -> dict[str, Any]:

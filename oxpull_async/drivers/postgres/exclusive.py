@@ -13,7 +13,7 @@ from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewW
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.postgres.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, HeldPlace
+from oxpull_async.ports_exclusive import Candidate, HeldPlace, KeyHolder
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -39,6 +39,7 @@ _SKIP_TASKS = _SQL["skip_tasks"]
 _WAKE_TASKS = _SQL["wake_tasks"]
 _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
+_LIST_PLACES = _SQL["list_places"]
 
 
 def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
@@ -194,3 +195,23 @@ def _held(places: Sequence[HeldPlace]) -> dict[str, list[Any]]:
 
 def _moves(moves: Sequence[tuple[UUID, datetime]]) -> dict[str, list[Any]]:
     return {"ids": [task_id for task_id, _ in moves], "run_afters": [run_after for _, run_after in moves]}
+
+
+def list_holders(key: str | None, limit: int) -> Procedure[list[KeyHolder]]:
+    """By name of the key, then in the order of their tokens."""
+    result = yield _LIST_PLACES(any_key=key is None, key=key or "", limit=limit)
+    return [
+        KeyHolder(
+            name=row[0],
+            fence=row[1],
+            owner=row[2],
+            is_reserved=bool(row[3]),
+            until=row[4],
+            is_over=bool(row[5]),
+            task_path=row[6],
+            worker_id=row[7],
+            since=row[8],
+            waiting=row[9],
+        )
+        for row in result.rows
+    ]

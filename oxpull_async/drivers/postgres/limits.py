@@ -30,6 +30,7 @@ def peek(request: ClaimRequest) -> Procedure[list[tuple[int, datetime]]]:
         any_queue=request.queues is None,
         queues=list(request.queues or ()),
         passed_queues=list(request.passed_queues),
+        limited_queue=request.limited_queue,
         limit=request.limit,
         now=request.now,
     )

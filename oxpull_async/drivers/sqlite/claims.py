@@ -73,6 +73,7 @@ def due(request: ClaimRequest) -> dict[str, Any]:
     return {
         **_wanted(request.task_paths, request.queues),
         "passed_queues": json.dumps(list(request.passed_queues)),
+        "limited_queue": request.limited_queue,
         "now": text(request.now),
     }
 

@@ -11,10 +11,10 @@ from oxpull_async.core.exclusivity import Holder
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_exclusive import Head, KeyState, NewHolder, NewWaiter, Place
 from oxpull_async.drivers._statements import load_statements
-from oxpull_async.drivers.sqlite._rows import claim_row, id_array, instant, modifier, text
+from oxpull_async.drivers.sqlite._rows import claim_row, id_array, instant, modifier, stored_instant, text
 from oxpull_async.drivers.sqlite.claims import due
 from oxpull_async.ports import Claim, ClaimRequest
-from oxpull_async.ports_exclusive import Candidate, HeldPlace
+from oxpull_async.ports_exclusive import Candidate, HeldPlace, KeyHolder
 
 _SQL = load_statements(__package__, "exclusive.sql")
 _CLAIMS = load_statements(__package__, "claims.sql")
@@ -38,6 +38,7 @@ _SKIP_TASKS = _SQL["skip_tasks"]
 _WAKE_TASKS = _SQL["wake_tasks"]
 _FIND_IDLE_MUTEXES = _SQL["find_idle_mutexes"]
 _DELETE_MUTEXES = _SQL["delete_mutexes"]
+_LIST_PLACES = _SQL["list_places"]
 
 
 def draw(names: dict[str, str], count: int) -> Procedure[tuple[dict[str, int], dict[str, KeyState]]]:
@@ -194,3 +195,23 @@ def _held(places: Sequence[HeldPlace]) -> str:
 
 def _moves(moves: Sequence[tuple[UUID, datetime]]) -> str:
     return json.dumps([[task_id.hex, text(run_after)] for task_id, run_after in moves])
+
+
+def list_holders(key: str | None, limit: int) -> Procedure[list[KeyHolder]]:
+    """By name of the key, then in the order of their tokens."""
+    result = yield _LIST_PLACES(any_key=key is None, key=key or "", limit=limit)
+    return [
+        KeyHolder(
+            name=row[0],
+            fence=row[1],
+            owner=UUID(row[2]),
+            is_reserved=bool(row[3]),
+            until=stored_instant(row[4]),
+            is_over=bool(row[5]),
+            task_path=row[6],
+            worker_id=row[7],
+            since=instant(row[8]),
+            waiting=row[9],
+        )
+        for row in result.rows
+    ]

@@ -32,6 +32,7 @@ def peek(request: ClaimRequest) -> Procedure[list[tuple[int, datetime]]]:
         any_queue=int(request.queues is None),
         queues=json.dumps(list(request.queues or ())),
         passed_queues=json.dumps(list(request.passed_queues)),
+        limited_queue=request.limited_queue,
         limit=request.limit,
         now=text(request.now),
     )

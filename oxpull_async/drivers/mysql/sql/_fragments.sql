@@ -7,12 +7,18 @@ task.last_attempted_at, task.finished_at, task.locked_by, task.locked_at, task.l
 task.lease_epoch
 
 -- fragment: is_open
--- A queue that neither this claim passes over nor anybody has paused; byte by byte, for collations differ. A list
--- without members is that of NULL alone, which nothing is known to be in.
+-- A queue that neither this claim passes over nor anybody has paused, and without a limit, unless it's the one of
+-- which so much may run; byte by byte, for collations differ. A list without members is that of NULL alone, which
+-- nothing is known to be in.
 NOT COALESCE(CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :passed_queues, FALSE)
 AND NOT EXISTS (
     SELECT 1 FROM oxpull_async_paused_queue AS paused
     WHERE paused.queue_name = CAST(CONVERT(django_ox_oxtask.queue_name USING utf8mb4) AS BINARY)
+)
+AND NOT EXISTS (
+    SELECT 1 FROM oxpull_async_queue_limit AS limited
+    WHERE limited.queue_name = CAST(CONVERT(django_ox_oxtask.queue_name USING utf8mb4) AS BINARY)
+        AND limited.queue_name <> CAST(CONVERT(:limited_queue USING utf8mb4) AS BINARY)
 )
 
 -- fragment: granted

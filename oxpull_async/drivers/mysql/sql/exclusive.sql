@@ -169,3 +169,14 @@ LIMIT :limit FOR UPDATE SKIP LOCKED
 -- name: delete_mutexes
 -- Under the row locks of find_idle_mutexes.
 DELETE FROM oxpull_async_mutex WHERE mutex_key IN :keys
+
+-- name: list_places
+-- For people: who has which key, and how many wait for it. A task's since when its attempt runs.
+SELECT mutex.name, holder.number, holder.owner, holder.is_reserved, holder.expires_at,
+    holder.expires_at <= UTC_TIMESTAMP(6), task.task_path, task.locked_by, task.last_attempted_at,
+    (SELECT count(*) FROM oxpull_async_mutex_waiter AS waiter WHERE waiter.mutex_key = holder.mutex_key)
+FROM oxpull_async_mutex_holder AS holder
+JOIN oxpull_async_mutex AS mutex ON mutex.mutex_key = holder.mutex_key
+LEFT JOIN django_ox_oxtask AS task ON task.id = holder.owner AND task.status = 'RUNNING'
+WHERE :any_key OR holder.mutex_key = :key
+ORDER BY mutex.name, holder.mutex_key, holder.number LIMIT :limit

@@ -28,8 +28,12 @@ RETURNING (SELECT pg_notify({{channel}}, 'ready'))
 , (SELECT pg_notify({{channel}}, 'ready'))
 
 -- fragment: is_open
--- A queue that neither this claim passes over nor anybody has paused. The list is read once for each statement.
-queue_name <> ALL(:passed_queues::varchar[]) AND queue_name <> ALL(ARRAY(SELECT queue_name FROM oxpull_async_paused_queue))
+-- A queue that neither this claim passes over nor anybody has paused, and without a limit, unless it's the one of
+-- which so much may run. The list is read once for each statement.
+queue_name <> ALL(:passed_queues::varchar[]) AND queue_name <> ALL(ARRAY(
+    SELECT queue_name FROM oxpull_async_paused_queue
+    UNION ALL SELECT queue_name FROM oxpull_async_queue_limit WHERE queue_name <> :limited_queue::varchar
+))
 
 -- fragment: granted
 -- What a worker needs to know of a row that is its own.

@@ -11,3 +11,30 @@ DELETE FROM oxpull_async_paused_queue WHERE queue_name = :queue_name::varchar RE
 -- name: paused_queues
 -- As a rule a handful.
 SELECT queue_name, paused_at FROM oxpull_async_paused_queue ORDER BY queue_name
+
+-- name: limit_queue
+-- A limit that is only changed keeps its time.
+INSERT INTO oxpull_async_queue_limit AS known (queue_name, places, limited_at)
+VALUES (:queue_name::varchar, :capacity::int, STATEMENT_TIMESTAMP())
+ON CONFLICT (queue_name) DO UPDATE SET places = EXCLUDED.places WHERE known.places <> EXCLUDED.places
+RETURNING queue_name
+
+-- name: unlimit_queue
+-- The next claim of any worker takes its rows like others.
+DELETE FROM oxpull_async_queue_limit WHERE queue_name = :queue_name::varchar RETURNING queue_name
+
+-- name: limited_queues
+-- As a rule a handful, each with what runs of it.
+SELECT queue_name, places, (
+    SELECT count(*) FROM django_ox_oxtask AS task WHERE task.status = 'RUNNING' AND task.queue_name = limited.queue_name
+), limited_at
+FROM oxpull_async_queue_limit AS limited ORDER BY queue_name
+
+-- name: lock_limit
+-- Until the rows that are claimed are committed: nobody else counts meanwhile.
+SELECT places FROM oxpull_async_queue_limit WHERE queue_name = :queue_name::varchar FOR UPDATE
+
+-- name: count_running
+-- A statement of its own, which sees what the lock was waited for. Whoever runs it, and though its lease is over:
+-- the code may be running still, until the row is reaped.
+SELECT count(*) FROM django_ox_oxtask WHERE status = 'RUNNING' AND queue_name = :queue_name::varchar

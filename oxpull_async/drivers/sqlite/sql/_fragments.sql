@@ -25,9 +25,11 @@ task.lease_epoch
 task.id = json_extract(granted.value, '$[0]') AND +task.lease_epoch = json_extract(granted.value, '$[1]')
 
 -- fragment: is_open
--- A queue that neither this claim passes over nor anybody has paused.
+-- A queue that neither this claim passes over nor anybody has paused, and without a limit, unless it's the one of
+-- which so much may run.
 queue_name NOT IN (SELECT value FROM json_each(:passed_queues))
 AND queue_name NOT IN (SELECT queue_name FROM oxpull_async_paused_queue)
+AND queue_name NOT IN (SELECT queue_name FROM oxpull_async_queue_limit WHERE queue_name <> :limited_queue)
 
 -- fragment: granted
 -- What a worker needs to know of a row that is its own.
