@@ -40,13 +40,14 @@ from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooked, Hooks
 from oxpull_async.runtime.limits import Limits
+from oxpull_async.runtime.pruner import Pruner
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
 from oxpull_async.runtime.rerunner import Rerunner
 from oxpull_async.runtime.scheduling import Schedules
 from oxpull_async.runtime.state import TaskState
 from oxpull_async.runtime.stats import Stats
-from oxpull_async.runtime.supervisor import Supervisor
+from oxpull_async.runtime.supervisor import Member, Supervisor
 from oxpull_async.runtime.upkeep import Upkeep
 from oxpull_async.runtime.wakeups import Announcer
 from oxpull_async.runtime.worker import Worker
@@ -90,7 +91,9 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         self._bound_host = BoundHost(
             self.settings, self._reader, lambda: self.store, uniqueness, self.clock, self.substitutes
         )
-        self.actions: Actions = Actions(lambda: self.store, self._settle_hints, self._ready_hints, self.clock)
+        self.actions: Actions = Actions(
+            lambda: self.store, self._settle_hints, self._ready_hints, self.clock, self.announcer.cancelled
+        )
         self.unique: UniqueKeys = UniqueKeys(self._bound_host, Rerunner(self).sweep)
         self.stats: Stats = Stats(lambda: self.store, self._tasks, self.clock, lambda: self._batching.figures)
         self.health: HealthCheck = HealthCheck(lambda: self.store, self.stats.batches)
@@ -159,18 +162,29 @@ class Oxpull(TaskMaker, Verbs, Hooked):
 
     @asynccontextmanager
     async def running(
-        self, *, reconciler: bool = True, schedules: bool = False, worker: Worker | None = None
+        self,
+        *,
+        reconciler: bool = True,
+        schedules: bool = False,
+        prune_older_than: Duration | None = None,
+        worker: Worker | None = None,
     ) -> AsyncIterator[Oxpull]:
         """Open, with ``worker``, schedules and the reconciler at work, while the block lasts.
 
         What was open already stays open. A worker sees to the schedules by
         itself. The reconciler completes batches; without one here, other
-        processes have to.
+        processes have to. ``prune_older_than`` deletes, a chunk at a time,
+        what ``prune`` would: one process at a time does it, of all that are
+        asked to.
         """
+        members: list[Member] = [Rerunner(self).service()] if worker is None else [worker]
+        if schedules and worker is None:
+            members.append(self.schedules.service())
+        if prune_older_than is not None:
+            members.append(Pruner(self, seconds(prune_older_than, "prune_older_than")).service())
         was_open = self._opening.is_open
         await self.open()
-        services = [Rerunner(self).service(), *([self.schedules.service()] if schedules else [])]
-        supervisor = Supervisor(services if worker is None else [worker], self.health.roster)
+        supervisor = Supervisor(members, self.health.roster)
         supervisor.start()
         try:
             async with self._batching.reconciling(reconciler):

@@ -17,6 +17,7 @@ from oxpull_async.app import Oxpull
 from oxpull_async.cli.children import parent_pid
 from oxpull_async.cli.fleet import Fleet
 from oxpull_async.cli.options import Flag
+from oxpull_async.cli.periods import parse_period
 from oxpull_async.cli.reload import Reloading
 from oxpull_async.cli.signals import Signals, leave_within
 from oxpull_async.cli.slots import RECYCLED
@@ -47,6 +48,8 @@ class Terms:
         End when nothing is due.
     max_tasks
         End a process after claiming so many rows; of several, it's started again.
+    prune_older_than
+        Delete rows that were settled longer ago, such as 30d or 12h, as prune does; not with --burst.
     """
 
     queue: Annotated[list[str] | None, Parameter(name=["--queue", "-q"], negative=())] = None
@@ -55,6 +58,7 @@ class Terms:
     grace: float = 30
     burst: Flag = False
     max_tasks: int | None = None
+    prune_older_than: str | None = None
 
     def worker(self, ox: Oxpull) -> Worker:
         """A worker on these terms."""
@@ -64,6 +68,7 @@ class Terms:
             concurrency=self.concurrency,
             shutdown_timeout=self.shutdown_timeout,
             grace=self.grace,
+            prune_older_than=None if self.prune_older_than is None else parse_period(self.prune_older_than),
         )
 
     def arguments(self) -> list[str]:
@@ -76,6 +81,8 @@ class Terms:
             found.append("--burst")
         if self.max_tasks is not None:
             found += ["--max-tasks", str(self.max_tasks)]
+        if self.prune_older_than is not None:
+            found += ["--prune-older-than", self.prune_older_than]
         return found
 
 

@@ -33,8 +33,16 @@ class Actions:
     an id that is named twice counts as skipped the second time.
     """
 
-    def __init__(self, store: Callable[[], Store], settled: SettleHints, ready: ReadyHints, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        settled: SettleHints,
+        ready: ReadyHints,
+        clock: Clock,
+        cancelled: Callable[[Sequence[UUID]], None],
+    ) -> None:
         self._store = store
+        self._cancelled = cancelled
         self._settled = settled
         self._ready = ready
         self._clock = clock
@@ -68,17 +76,24 @@ class Actions:
         """Settle a READY, WAITING or RUNNING row as DISCARDED; True if it did.
 
         A task that runs is fenced away from its worker: from this moment
-        nothing of that attempt can be written, and its key is free. The worker
-        notices at its next renewal (after a third of its lease at most) and
-        cancels the coroutine; until then, or to its end where it is a thread
-        or on a worker of django-ox, it runs on in vain.
+        nothing of that attempt can be written, and its key is free. A worker
+        of this process, and on PostgreSQL any other, notices at once, all
+        others at their next renewal (after a third of their lease at most),
+        and cancels the coroutine; until then, or to its end where it is a
+        thread or on a worker of django-ox, it runs on in vain.
         """
         return (await self.cancel_many([task_id])).changed == 1
 
     async def cancel_many(self, task_ids: Iterable[UUID | str]) -> Changed:
         """Cancel many rows."""
         store = self._store()
-        return await _change(task_ids, lambda ids: store.cancel(ids, now=self._clock.now()), self._settled)
+
+        async def cancel(ids: Sequence[UUID]) -> Sequence[UUID]:
+            done = await store.cancel(ids, now=self._clock.now())
+            self._cancelled(done)
+            return done
+
+        return await _change(task_ids, cancel, self._settled)
 
     async def expire_lease(self, task_id: UUID | str) -> bool:
         """End the lease of a RUNNING row whose worker is known to be dead; True if it did.

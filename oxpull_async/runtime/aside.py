@@ -43,6 +43,12 @@ class Aside:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop_services)
 
+    def set(self, event: asyncio.Event) -> None:
+        """Set an event that a service waits for; without effect before its thread runs and after."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(event.set)
+
     def _main(self, host: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         try:
             asyncio.run(self._work(host))

@@ -47,6 +47,27 @@ class SettleHints:
                 self._waiting.pop(task_id, None)
 
 
+class CancelHints:
+    """Tells the workers of this process that rows were cancelled: one may be at such a row."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Callable[[Collection[UUID]], None]] = set()
+
+    def cancelled(self, task_ids: Collection[UUID]) -> None:
+        """These rows aren't to be run any more."""
+        for listener in list(self._listeners):
+            listener(task_ids)
+
+    @contextmanager
+    def heard_by(self, listener: Callable[[Collection[UUID]], None]) -> Iterator[None]:
+        """Call ``listener`` with the ids of each hint; it must be quick, and raise nothing."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
+
+
 class ReadyHints:
     """Wakes idle workers when a row was enqueued: those of this process, and by ``announce`` all others."""
 

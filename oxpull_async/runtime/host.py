@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from oxpull_async.clock import Clock
+from oxpull_async.core.durations import Duration
 from oxpull_async.ports import Store
 from oxpull_async.runtime.exclusive_blocks import ExclusiveBlocks
 from oxpull_async.runtime.health import HealthCheck
@@ -106,6 +107,8 @@ class Host(Enqueuer, Protocol):
         """One pass of the reconciler; returns how many batches it completed."""
         ...
 
-    def running(self, *, reconciler: bool = True) -> AbstractAsyncContextManager[Any]:
+    def running(
+        self, *, reconciler: bool = True, prune_older_than: Duration | None = None
+    ) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the block lasts."""
         ...

@@ -16,9 +16,12 @@ _SHORTEST_SECONDS: Final = 0.5
 
 
 class Leader:
-    """A role in the database that is ours for ten seconds at a time."""
+    """A role in the database that is ours for a lease at a time; all who want it say the same length."""
 
-    def __init__(self, store: Callable[[], Store], role: Callable[[], str], holder: str) -> None:
+    def __init__(
+        self, store: Callable[[], Store], role: Callable[[], str], holder: str, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._lease_seconds = lease_seconds
         self._store = store
         self._role = role
         self._holder = holder
@@ -37,10 +40,10 @@ class Leader:
         began = time.monotonic()
         if began >= self.next_attempt:
             role = self._role()
-            leadership = await self._store().batches.lead(role, holder=self._holder, lease_seconds=LEASE_SECONDS)
+            leadership = await self._store().batches.lead(role, holder=self._holder, lease_seconds=self._lease_seconds)
             if leadership.is_ours:
-                self._held, self._leads_until = role, began + LEASE_SECONDS
-                self.next_attempt = began + LEASE_SECONDS / _RENEWALS
+                self._held, self._leads_until = role, began + self._lease_seconds
+                self.next_attempt = began + self._lease_seconds / _RENEWALS
             else:
                 self._leads_until = 0.0
                 self.next_attempt = began + max(leadership.seconds, _SHORTEST_SECONDS) + uniform(0, 1)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
+from contextlib import ExitStack
+from uuid import UUID
 
 import anyio
 
@@ -67,8 +70,11 @@ class Shift:
         )
         self._reaper = Reaper(host, reports, terms.lease_seconds)
         self._claiming = Service("claimer", self._claimer.turn, wake=ready, longest_backoff=terms.poll_interval)
-        self._listener = WakeupListener(host.store, host.ready_hints, host.announcer.word, host.batches.hear_sealed)
-        members: list[Member] = [self._claiming, self._settling(outcomes), *self._standing(), self._leases()]
+        self._listener = WakeupListener(host.store, host.ready_hints, host.announcer, host.batches.hear_sealed)
+        self._renew_soon = asyncio.Event()
+        self._leases = self._keeping_leases()
+        self._hearing = ExitStack()
+        members: list[Member] = [self._claiming, self._settling(outcomes), *self._standing(), self._leases]
         self._supervisor = Supervisor(members, host.health.roster)
 
     @property
@@ -81,6 +87,7 @@ class Shift:
         if self._terms.until_idle:
             while not await self._reaper.turn():
                 pass
+        self._hearing.enter_context(self._host.announcer.cancels.heard_by(self._hear_cancelled))
         self._supervisor.start()
 
     async def finished(self) -> None:
@@ -106,6 +113,7 @@ class Shift:
     async def end(self, within: float) -> None:
         """Cancel what still runs and hand it back. What isn't done in time is left to its lease."""
         self.stop_claiming()
+        self._hearing.close()
         self._executor.close()
         with anyio.move_on_after(within / 2):
             await self._claiming.ended.wait()
@@ -126,14 +134,20 @@ class Shift:
         longest_backoff = min(1.0, self._terms.lease_seconds / 10)
         return Service("settler", self._settler.turn, wake=outcomes, longest_backoff=longest_backoff)
 
-    def _leases(self) -> Aside:
+    def _keeping_leases(self) -> Aside:
         heartbeat = Heartbeat(self._host.store, self._terms, self._attempts, self._host.exclusive.tasks)
         longest_backoff = renewal_interval(self._terms.lease_seconds) / 4
         services = [
-            Service("heartbeat", heartbeat.turn, longest_backoff=longest_backoff),
+            Service("heartbeat", heartbeat.turn, wake=self._renew_soon, longest_backoff=longest_backoff),
             Service("watch", self._watch.turn),
         ]
         return Aside(services, self._host.health.roster, heartbeat.close)
+
+    def _hear_cancelled(self, task_ids: Collection[UUID]) -> None:
+        """A renewal tells which attempts have lost their rows, and they are ended."""
+        cancelled = set(task_ids)
+        if any(at.claim.id in cancelled and at.interrupted is None for at in self._attempts.present):
+            self._leases.set(self._renew_soon)
 
     def _standing(self) -> list[Service]:
         if self._terms.until_idle:

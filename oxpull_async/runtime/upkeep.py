@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Final
 
 from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
@@ -18,7 +19,7 @@ from oxpull_async.runtime.hints import ReadyHints, SettleHints
 
 _PRUNABLE = (TaskStatus.SUCCESSFUL, TaskStatus.DISCARDED)
 _FAILED = (TaskStatus.FAILED, TaskStatus.LOST)
-_PRUNE_CHUNK = 1000
+PRUNE_CHUNK: Final = 1000
 
 
 class Upkeep:
@@ -48,15 +49,25 @@ class Upkeep:
         if batches_older_than_seconds is not None:
             completed_before = self._clock.now() - timedelta(seconds=batches_older_than_seconds)
             batches = await prune_batches(self._store(), completed_before)
-        statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
         before = self._clock.now() - timedelta(seconds=older_than_seconds)
         total = Pruned(0, 0, batches=batches)
         while True:
-            prune = partial(self._store().prune, statuses=statuses, finished_before=before, limit=_PRUNE_CHUNK)
-            done = await retrying(prune)
-            holds = await retrying(partial(self._store().keys.prune_holds, now=self._clock.now(), limit=_PRUNE_CHUNK))
-            forget = partial(self._store().exclusive.forget_idle, idle_seconds=IDLE_SECONDS, limit=_PRUNE_CHUNK)
-            done = replace(done, locks=done.locks + holds, keys=await retrying(forget))
-            total = Pruned(*map(sum, zip(astuple(total), astuple(done), strict=True)))
-            if max(astuple(done)) < _PRUNE_CHUNK:
+            done, is_full = await self.prune_chunk(before, include_failed=include_failed)
+            total = added(total, done)
+            if not is_full:
                 return total
+
+    async def prune_chunk(self, finished_before: datetime, *, include_failed: bool = False) -> tuple[Pruned, bool]:
+        """At most a thousand of each kind; returns what was deleted, and whether there may be more."""
+        store, limit = self._store(), PRUNE_CHUNK
+        statuses = _PRUNABLE + _FAILED if include_failed else _PRUNABLE
+        done = await retrying(partial(store.prune, statuses=statuses, finished_before=finished_before, limit=limit))
+        holds = await retrying(partial(store.keys.prune_holds, now=self._clock.now(), limit=limit))
+        keys = await retrying(partial(store.exclusive.forget_idle, idle_seconds=IDLE_SECONDS, limit=limit))
+        done = replace(done, locks=done.locks + holds, keys=keys)
+        return done, max(astuple(done)) >= limit
+
+
+def added(one: Pruned, other: Pruned) -> Pruned:
+    """Both together."""
+    return Pruned(*map(sum, zip(astuple(one), astuple(other), strict=True)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 from uuid import UUID
@@ -15,7 +15,7 @@ import anyio
 from oxpull_async._links import Listener
 from oxpull_async.exceptions import NotOpen, OxpullError
 from oxpull_async.ports import Store
-from oxpull_async.runtime.hints import ReadyHints
+from oxpull_async.runtime.hints import CancelHints, ReadyHints
 from oxpull_async.settings import Settings
 from oxpull_async.telemetry import log
 
@@ -25,10 +25,16 @@ _DRAIN_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 30.0
 _READY: Final = "ready"
 _SEALED: Final = "sealed"
+_CANCELLED: Final = "cancelled"
+_IDS_IN_A_WORD: Final = 100
+_HEX: Final = 32
 
 
 class Announcer:
-    """Tells other processes of new rows, after their commit, beside the enqueue, and not more often than is of use."""
+    """Tells other processes what they'd like to know, after its commit and beside the work: it's but hints.
+
+    Of new rows not more often than is of use.
+    """
 
     def __init__(self, store: Callable[[], Store], settings: Settings) -> None:
         self.word: str = _READY + secrets.token_hex(8)
@@ -38,7 +44,9 @@ class Announcer:
         self._telling: asyncio.Task[None] | None = None
         self._is_due = False
         self._hurry = asyncio.Event()
-        self._sealings: set[asyncio.Task[None]] = set()
+        self.cancels: CancelHints = CancelHints()
+        """What is told of cancelled rows, here or by another process."""
+        self._others: set[asyncio.Task[None]] = set()
 
     def announce(self) -> None:
         """Rows were committed: tell of them now or soon. Costs the caller nothing."""
@@ -54,28 +62,38 @@ class Announcer:
 
     def sealed(self, batch_id: UUID) -> None:
         """This batch was sealed: whoever settles its members would like to know. Costs the caller nothing."""
-        try:
-            store = self._store()
-        except NotOpen:
-            return
-        if self._settings.notify and store.capabilities.notifications:
-            telling = asyncio.get_running_loop().create_task(self._tell_sealed(store, batch_id))
-            self._sealings.add(telling)
-            telling.add_done_callback(self._sealings.discard)
+        self._tell_beside(_SEALED + batch_id.hex)
+
+    def cancelled(self, task_ids: Sequence[UUID]) -> None:
+        """These rows were cancelled: a worker may be at one of them. Costs the caller nothing."""
+        self.cancels.cancelled(task_ids)
+        for start in range(0, len(task_ids), _IDS_IN_A_WORD):
+            part = task_ids[start : start + _IDS_IN_A_WORD]
+            self._tell_beside(_CANCELLED + "".join(task_id.hex for task_id in part))
 
     async def drain(self) -> None:
         """Have everything told, within a second."""
-        telling = [*self._sealings, *([self._telling] if self._telling is not None else [])]
+        telling = [*self._others, *([self._telling] if self._telling is not None else [])]
         if telling:
             self._hurry.set()
             await asyncio.wait(telling, timeout=_DRAIN_SECONDS)
             self._hurry.clear()
 
-    async def _tell_sealed(self, store: Store, batch_id: UUID) -> None:
+    def _tell_beside(self, word: str) -> None:
         try:
-            await store.notify(_SEALED + batch_id.hex)
-        except OxpullError as error:
-            log(logging.DEBUG, "notify_failed", f"other processes couldn't be told of a batch: {error}", error=error)
+            store = self._store()
+        except NotOpen:
+            return
+        if self._settings.notify and store.capabilities.notifications:
+            telling = asyncio.get_running_loop().create_task(self._tell_one(store, word))
+            self._others.add(telling)
+            telling.add_done_callback(self._others.discard)
+
+    async def _tell_one(self, store: Store, word: str) -> None:
+        try:
+            await store.notify(word)
+        except OxpullError as error:  # it's but a hint
+            log(logging.DEBUG, "notify_failed", f"other processes couldn't be told something: {error}", error=error)
 
     async def _tell(self, store: Store) -> None:
         try:
@@ -91,14 +109,17 @@ class Announcer:
 
 
 class WakeupListener:
-    """Wakes the workers of this process when another one has told of new rows. One look at the connection per turn."""
+    """Passes on to the workers of this process what another one has told. One look at the connection per turn."""
 
-    def __init__(self, store: Store, hints: ReadyHints, own_word: str, on_sealed: Callable[[UUID], None]) -> None:
+    def __init__(
+        self, store: Store, hints: ReadyHints, announcer: Announcer, on_sealed: Callable[[UUID], None]
+    ) -> None:
         self.lost: asyncio.Event = asyncio.Event()
         """To be the service's wake-up: set when the connection is gone."""
         self._store = store
         self._hints = hints
-        self._own_word = own_word
+        self._own_word = announcer.word
+        self._cancels = announcer.cancels
         self._on_sealed = on_sealed
         self._connection = AsyncExitStack()
         self._listener: Listener | None = None
@@ -129,3 +150,10 @@ class WakeupListener:
         elif word.startswith(_SEALED):
             with suppress(ValueError):  # somebody else's word
                 self._on_sealed(UUID(word.removeprefix(_SEALED)))
+        elif word.startswith(_CANCELLED):
+            with suppress(ValueError):
+                self._cancels.cancelled(_ids(word.removeprefix(_CANCELLED)))
+
+
+def _ids(word: str) -> list[UUID]:
+    return [UUID(word[start : start + _HEX]) for start in range(0, len(word), _HEX)]

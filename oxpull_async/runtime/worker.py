@@ -36,7 +36,7 @@ class Worker:
     second; ``grace`` how long an attempt beyond its time limit may take to end
     before its row is taken away; ``shutdown_timeout`` how long a stopping
     worker lets tasks finish; ``poll_interval`` how long a row that no hint
-    tells of waits at most.
+    tells of waits at most. ``prune_older_than``: as that of ``ox.running``.
 
     ``await worker.run()``, or ``async with ox.running(worker=worker)``.
     Raises: InvalidSettings.
@@ -53,6 +53,7 @@ class Worker:
         grace: Duration = 30,
         shutdown_timeout: Duration = 30,
         poll_interval: Duration = 1.0,
+        prune_older_than: Duration | None = None,
     ) -> None:
         self.id: str | None = None
         """The name under which the current run holds its leases."""
@@ -66,6 +67,7 @@ class Worker:
         self._grace = _checked(grace, "grace")
         self._lease_seconds = ox.settings.lease if lease is None else _checked(lease, "lease", at_least=1)
         self._poll_interval = _checked(poll_interval, "poll_interval", at_least=0.01)
+        self._prune_older_than = None if prune_older_than is None else _checked(prune_older_than, "prune_older_than")
         self._is_running = False
         self._shift: Shift | None = None
         self._forget_stop()
@@ -111,7 +113,9 @@ class Worker:
             raise InvalidSettings("this Worker is running already; make another one to run more")
         self._is_running = True
         try:
-            async with self._host.running(reconciler=not until_idle), self._host.task_state_keeper.kept():
+            prune = None if until_idle else self._prune_older_than
+            running = self._host.running(reconciler=not until_idle, prune_older_than=prune)
+            async with running, self._host.task_state_keeper.kept():
                 return await self._work(self._terms(until_idle, max_tasks), recycle, on_failure)
         finally:
             self._is_running = False

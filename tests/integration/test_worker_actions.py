@@ -12,6 +12,7 @@ from oxpull_async import Oxpull, TaskFailed, TaskStatus, Worker
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.integration.stage import Stage
+from tests.integration.test_worker_wakeups import listening
 from tests.log_lines import events
 
 
@@ -125,17 +126,20 @@ async def test_a_retry_wakes_an_idle_worker(ox: Oxpull, competitor: Competitor):
         assert await result.wait(timeout=10) == "at last"
 
 
-async def test_a_running_task_is_cancelled_at_the_next_renewal(ox: Oxpull, caplog: pytest.LogCaptureFixture):
+async def test_a_running_task_is_cancelled_at_the_next_renewal(
+    ox: Oxpull, migrated_url: str, caplog: pytest.LogCaptureFixture
+):
     stage = Stage()
 
     @ox.task(unique=True)
     async def hold() -> None:
         await stage.hold()
 
-    async with ox.running(worker=Worker(ox, lease=1, concurrency=1)):
+    worker = Worker(ox, lease=1, concurrency=1)
+    async with Oxpull(migrated_url, notify=False) as silent, ox.running(worker=worker):
         result = await hold.enqueue()
         await stage.reached()
-        assert await ox.actions.cancel(result.id)
+        assert await silent.actions.cancel(result.id)
         again = await hold.enqueue()
         await eventually(lambda: stage.cancelled == 1)
         stage.open()
@@ -144,6 +148,39 @@ async def test_a_running_task_is_cancelled_at_the_next_renewal(ox: Oxpull, caplo
     assert again.created
     assert (await result.refresh()).status == TaskStatus.DISCARDED
     assert "task_lease_lost" in events(caplog)
+
+
+async def test_a_worker_of_the_same_process_notices_at_once_that_its_tasks_were_cancelled(ox: Oxpull):
+    stage = Stage()
+
+    @ox.task
+    async def hold() -> None:
+        await stage.hold()
+
+    async with ox.running(worker=Worker(ox, lease=3600)):
+        results = [await hold.enqueue() for _ in range(3)]
+        await eventually(lambda: stage.arrivals == 3)
+        assert (await ox.actions.cancel_many([result.id for result in results[:2]])).changed == 2
+        await eventually(lambda: stage.cancelled == 2)
+        stage.open()
+        await results[2].wait(timeout=10)
+
+
+@pytest.mark.engines("postgres")
+async def test_a_worker_of_another_process_is_told_at_once_that_its_task_was_cancelled(ox: Oxpull, migrated_url: str):
+    stage = Stage()
+
+    @ox.task
+    async def hold() -> None:
+        await stage.hold()
+
+    async with ox.running(worker=Worker(ox, lease=3600)):
+        await listening(ox)
+        result = await hold.enqueue()
+        await stage.reached()
+        async with Oxpull(migrated_url) as other:  # told at its end at the latest
+            assert await other.actions.cancel_many([result.id, *(uuid4() for _ in range(500))]) == (1, 500)
+        await eventually(lambda: stage.cancelled == 1)
 
 
 async def test_whoever_waits_for_a_cancelled_task_is_told(ox: Oxpull):

@@ -15,7 +15,7 @@ from tests.eventually import eventually
 pytestmark = [pytest.mark.engines("postgres"), pytest.mark.usefixtures("django_here")]
 
 
-async def test_the_commit_of_a_block_tells_of_it_and_a_rollback_does_not(ox: Oxpull):
+async def test_the_commit_of_a_block_tells_of_it_and_a_rollback_does_not(ox: Oxpull) -> None:
     heard: list[str] = []
     bound = ox.bind(DjangoConnection())
     async with ox.store.listener(heard.append, lambda: None):
