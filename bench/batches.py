@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import statistics
 import sys
 import time
@@ -63,6 +64,8 @@ async def _measure(engine: Engine, options: argparse.Namespace) -> list[Line]:
         lines = [("server", ox.store.capabilities.server_version), ("machine", machine())]
         lines += await _latency(ox, options.batches)
         await floor.empty()
+        lines += await _swept(ox, max(1, options.batches // 10))
+        await floor.empty()
         lines += await _passes(ox, options)
         await floor.empty()
         lines += await _wide(ox, options.members)
@@ -88,6 +91,24 @@ async def _latency(ox: Oxpull, count: int) -> list[Line]:
     ]
 
 
+async def _swept(ox: Oxpull, count: int) -> list[Line]:
+    """The same where no hint comes: the members are settled behind this process's back, and it leads."""
+    task, waits = note_task(ox), []
+    async with ox.running():
+        for number in range(count):
+            async with ox.batches.create(f"bench {number}", on_complete=task, on_complete_args=[0]) as batch:
+                added = await batch.add_many(task, [(n,) for n in range(5)])
+            await asyncio.sleep(random.random())
+            settled = datetime.now(UTC)
+            await ox.store.discard([each.id for each in added], now=settled)
+            await batch.wait(60)
+            waits.append((await _completed_at(ox, batch) - settled).total_seconds())
+    return [
+        ("the same without a hint, by the sweep, p50", _ms(statistics.median(waits))),
+        ("the same without a hint, by the sweep, max", _ms(max(waits))),
+    ]
+
+
 async def _completed_at(ox: Oxpull, batch: Batch) -> datetime:
     row = await ox.store.batches.get(batch.id)
     assert row is not None
@@ -101,10 +122,10 @@ async def _passes(ox: Oxpull, options: argparse.Namespace) -> list[Line]:
     for number in range(max(1, round(SEALED * options.scale))):
         async with ox.batches.create(f"bench {number}") as batch:
             await batch.add_many(task, ((n,) for n in range(max(1, round(PENDING * options.scale)))))
-    first, _ = await _timed(ox.batches.reconcile)
-    alone = [(await _timed(ox.batches.reconcile))[0] for _ in range(options.passes)]
-    await _foreign_rows(ox, options.foreign)
-    among = [(await _timed(ox.batches.reconcile))[0] for _ in range(options.passes)]
+    first, _ = await timed(ox.batches.reconcile)
+    alone = [(await timed(ox.batches.reconcile))[0] for _ in range(options.passes)]
+    await foreign_rows(ox, options.foreign)
+    among = [(await timed(ox.batches.reconcile))[0] for _ in range(options.passes)]
     what = f"a pass over {SEALED} sealed batches of {PENDING:,} pending members"
     return [
         (f"{what}, the first", _ms(first)),
@@ -113,7 +134,9 @@ async def _passes(ox: Oxpull, options: argparse.Namespace) -> list[Line]:
     ]
 
 
-async def _foreign_rows(ox: Oxpull, count: int) -> None:
+async def foreign_rows(ox: Oxpull, count: int) -> None:
+    """Task rows that have nothing to do with any batch."""
+
     def rows(start: int) -> Iterator[NewTask]:
         for number in range(start, min(start + CHUNK, count)):
             yield NewTask(
@@ -131,17 +154,17 @@ async def _wide(ox: Oxpull, members: int) -> list[Line]:
     task = note_task(ox)
     batch, other = await ox.batches.create("wide"), await ox.batches.create("other")
     tracemalloc.start()
-    seconds, added = await _timed(lambda: batch.add_many(task, ((n,) for n in range(members))))
+    seconds, added = await timed(lambda: batch.add_many(task, ((n,) for n in range(members))))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    rate, _ = await _timed(lambda: other.add_many(task, ((n,) for n in range(members))))
-    counting, _ = await _timed(batch.progress)
-    sealing, _ = await _timed(batch.seal)
+    rate, _ = await timed(lambda: other.add_many(task, ((n,) for n in range(members))))
+    counting, _ = await timed(batch.progress)
+    sealing, _ = await timed(batch.seal)
     async with ox.transaction() as tx:
-        joined, _ = await _timed((await tx.batches.get(other.id)).seal)
-    one, _ = await _timed(ox.batches.reconcile)
+        joined, _ = await timed((await tx.batches.get(other.id)).seal)
+    one, _ = await timed(ox.batches.reconcile)
     await _settle(ox, [each.id for each in added])
-    completing, completed = await _timed(ox.batches.reconcile)
+    completing, completed = await timed(ox.batches.reconcile)
     assert completed == 1
     del seconds
     return [
@@ -162,7 +185,8 @@ async def _settle(ox: Oxpull, ids: list[UUID]) -> None:
     assert (await ox.get_result(ids[0])).status is TaskStatus.DISCARDED
 
 
-async def _timed(work: Callable[[], Awaitable[T]]) -> tuple[float, T]:
+async def timed(work: Callable[[], Awaitable[T]]) -> tuple[float, T]:
+    """How many seconds it took, and what came of it."""
     began = time.perf_counter()
     answer = await work()
     return time.perf_counter() - began, answer

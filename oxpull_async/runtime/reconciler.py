@@ -18,7 +18,7 @@ from oxpull_async._contention import retrying
 from oxpull_async.clock import Clock
 from oxpull_async.core.batches import SCAN_PAGE, Ending
 from oxpull_async.core.statuses import BatchStatus
-from oxpull_async.exceptions import OxpullError
+from oxpull_async.exceptions import OxpullError, TaskTimeout
 from oxpull_async.ports import NewTask, Store
 from oxpull_async.ports_batches import (
     BatchRow,
@@ -186,6 +186,8 @@ class Reconciler:
             try:
                 completed += await self._advance_one(waiting, until)
             except Exception as error:  # this batch's own; whatever it is, the next one may do
+                if isinstance(error, TaskTimeout) or isinstance(error.__cause__, TaskTimeout):
+                    raise  # the time limit of the task that makes this pass
                 self._note_failure(waiting, error)
         return completed
 

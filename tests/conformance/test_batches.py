@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import timedelta
 from uuid import UUID
 
 import anyio
+import psycopg
+import pymysql
 import pytest
 
 from oxpull_async._ids import new_id
@@ -522,6 +525,17 @@ async def test_completed_batches_are_pruned_with_their_members_chunk_by_chunk(st
     assert await store.batches.prune_members(batch_id, limit=2) == 0
     assert len(members_of(competitor, other)) == 1
     assert competitor.counts()[0] == 7
+
+
+async def test_a_batch_with_members_cannot_be_deleted_by_hand(store: Store, competitor: Competitor):
+    batch_id = await completed(store, count=1)
+    if competitor.scheme == "sqlite":
+        competitor.run("PRAGMA foreign_keys = ON")
+
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError, pymysql.IntegrityError)):
+        competitor.run(f"DELETE FROM {BATCHES} WHERE id = ?", batch_id)
+
+    assert await store.batches.get(batch_id) is not None
 
 
 async def test_a_batch_that_is_not_complete_is_not_pruned(store: Store, competitor: Competitor):

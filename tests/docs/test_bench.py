@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from bench import growth
 from bench.__main__ import main
 from bench.rows import rows
 
@@ -33,3 +35,16 @@ def test_rows_can_be_chosen_and_bring_what_they_stand_beside(capsys: pytest.Capt
         "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
         "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
     ]  # fmt: skip
+
+
+def test_what_looking_at_batches_costs_is_measured_and_plotted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "growth.svg"
+    options = ["--members", "10,100", "--foreign", "0,50", "--times", "1", "--watched", "0.05", "--svg", str(file)]
+
+    assert growth.main(["--engine", "sqlite", *options]) == 0
+
+    shown = capsys.readouterr().out
+    assert shown.count("\n| 10 | ") == shown.count("\n| 100 | ") == 4
+    assert ElementTree.parse(file).getroot().tag.endswith("svg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from oxpull_async import Batch, BatchStatus, EnqueueResult, Oxpull, TaskTimeout
+from oxpull_async import Batch, BatchStatus, ConnectionLost, EnqueueResult, Oxpull, TaskTimeout
 from oxpull_async.exceptions import DeadlockDetected, SerializationFailure, StoreError
 from tests.integration.batching import Tasks, Watched, counts
 from tests.integration.competitor import Competitor
@@ -424,13 +425,45 @@ async def test_an_unexpected_error_of_one_batch_does_not_stop_the_pass(
 
     async def odd(completion: Any) -> Any:
         if completion.batch_id == first.id:
-            raise TaskTimeout(1)
+            raise ValueError("as nobody expects")
         return await complete(completion)
 
     monkeypatch.setattr(ox.store.batches, "complete", odd)
 
     assert await ox.batches.reconcile() == 1
     assert await second.status() is BatchStatus.COMPLETE
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("way", ["bare", "as a cause", "by a cancel"])
+async def test_the_time_limit_of_who_makes_a_pass_is_no_failure_of_the_batch(
+    ox: Oxpull,
+    tasks: Tasks,
+    seen: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+):
+    batch, _ = await sealed(ox, tasks, seen, "SUCCESSFUL")
+
+    async def ended(completion: Any) -> Any:
+        match way:
+            case "bare":
+                raise TaskTimeout(1)
+            case "as a cause":
+                raise ConnectionLost("cut off") from TaskTimeout(1)
+            case _:
+                raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ox.store.batches, "complete", ended)
+        patch.setattr("oxpull_async.runtime.reconciler.retrying", lambda attempt: attempt())
+        with caplog.at_level(logging.WARNING), pytest.raises((TaskTimeout, ConnectionLost, asyncio.CancelledError)):
+            await ox.batches.reconcile()
+
+    assert caplog.records == []
+    assert await ox.batches.reconcile() == 1
+    assert await batch.status() is BatchStatus.COMPLETE
 
 
 async def test_a_completion_is_logged(ox: Oxpull, tasks: Tasks, seen: Watched, caplog: pytest.LogCaptureFixture):
