@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -23,6 +18,7 @@ pytest.importorskip("django_ox", reason="the reference needs Python 3.12")
 
 from django_project import tasks
 from peers import Peer, started_peer
+from reconcilers import Mortal
 
 from oxpull_async import Batch, BatchMemberExists, BatchSealed, InvalidTask, Oxpull, SerializationFailure
 from tests.eventually import eventually
@@ -264,83 +260,29 @@ async def snapshot(url: str) -> AsyncIterator[tuple[Any, Callable[[str], Awaitab
 # Reconcilers of both sides that are killed wherever they are
 
 
-RECONCILER = """
-import asyncio, os, sys
-from oxpull_async import Oxpull
-sys.path[:0] = os.environ["RECONCILER_PATH"].split(os.pathsep)
-
-ox = Oxpull(sys.argv[1])
-for name in ("on_complete", "on_success"):
-    async def callback(*args, **kwargs): ...
-    callback.__module__, callback.__qualname__ = "django_project.tasks", name
-    ox.task(callback)
-
-async def passes():
-    while True:
-        await ox.batches.reconcile()
-
-async def main():
-    async with ox:
-        print("ready", flush=True)
-        await asyncio.gather(passes(), passes())
-
-asyncio.run(main())
-"""
-
-
-class Killed:
-    """Two of our reconcilers in a process, which is killed at random and started again."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url = url
-        self._script = folder / "reconciler.py"
-        self._script.write_text(RECONCILER)
-        self._process = self._start()
-        self.deaths = 0
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        root = Path(__file__).resolve().parents[2]
-        environment = {**os.environ, "PYTHONPATH": str(root), "RECONCILER_PATH": str(root)}
-        return subprocess.Popen([sys.executable, str(self._script), self._url], env=environment, stdout=subprocess.PIPE)
-
-    async def killed_and_started(self) -> None:
-        assert self._process.stdout is not None
-        await aside(self._process.stdout.readline)
-        await anyio.sleep(random.uniform(0.0, 0.3))
-        await aside(self.kill)
-        self._process = self._start()
-        self.deaths += 1
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
 async def test_each_callback_comes_once_however_many_reconcilers_race_and_die(
-    known: Oxpull, fleet: list[Peer], watcher: Competitor, tmp_path: Path, migrated_url: str
+    known: Oxpull, fleet: list[Peer], watcher: Competitor, migrated_url: str
 ):
     """Four of ours in two processes that are killed again and again, two here, and two of theirs."""
     count, deaths = rounds(small=40, full=400), rounds(small=4, full=40)
-    mortals = [Killed(migrated_url, tmp_path) for _ in range(2)]
+    mortals = [Mortal(migrated_url) for _ in range(2)]
     expected: dict[UUID, list[str]] = {}
     try:
         async with anyio.create_task_group() as group:
-            for killed in mortals:
-                group.start_soon(for_ever, killed.killed_and_started)
+            for mortal in mortals:
+                group.start_soon(for_ever, mortal.live_and_die)
             for _ in range(2):
                 group.start_soon(for_ever, known.batches.reconcile)
             for peer in fleet:
                 group.start_soon(for_ever, partial(peer.tell, "reconcile"))
-            while len(expected) < count or sum(killed.deaths for killed in mortals) < deaths:
+            while len(expected) < count or sum(mortal.deaths for mortal in mortals) < deaths:
                 batch, statuses = await settled_batch(known, watcher)
                 expected[batch.id] = statuses
             await eventually(lambda: aside(all_are_complete, watcher), within=60)
             group.cancel_scope.cancel()
     finally:
-        for killed in mortals:
-            killed.kill()
+        for mortal in mortals:
+            mortal.close()
 
     successes = 0
     for batch_id, statuses in expected.items():
