@@ -131,11 +131,15 @@ class RateLimit:
 
 
 def current(limit: RateLimit, meter: Meter, now: datetime) -> Meter:
-    """The meter as it is now: a window that is over begins anew, a bucket has filled."""
+    """The meter as it is now: a window that is over begins anew, a bucket has filled.
+
+    So does a window from further in the future than its length: the clock was
+    set back. A little is nothing strange, since others may have been faster.
+    """
     match meter:
         case Window():
-            is_over = meter.started_at + timedelta(seconds=limit.seconds) <= now
-            return Window(meter.id + 1, now, 0) if is_over else meter
+            is_current = abs((now - meter.started_at).total_seconds()) < limit.seconds
+            return meter if is_current else Window(meter.id + 1, now, 0)
         case Bucket():
             filled = max(0.0, (now - meter.as_of).total_seconds()) * limit.limit / limit.seconds
             return Bucket(min(limit.capacity, meter.tokens + filled), max(now, meter.as_of))

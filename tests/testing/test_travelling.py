@@ -47,6 +47,19 @@ async def test_what_is_scheduled_runs_once_it_is_due(ox: Oxpull):
     assert (await result.refresh()).status is TaskStatus.SUCCESSFUL
 
 
+async def test_schedules_are_fired_by_hand(ox: Oxpull):
+    @ox.scheduled(cron="0 3 * * *")
+    @ox.task
+    async def clean() -> None: ...
+
+    with freeze(ox, NEW_YEAR) as clock:
+        assert await ox.schedules.dispatch() == 0  # it's noted
+        clock.move(timedelta(days=1))
+        assert await ox.run_until_idle(with_scheduled=True) == 0
+        assert (await ox.schedules.dispatch(), await ox.schedules.dispatch()) == (1, 0)
+        assert await ox.run_until_idle() == 1
+
+
 async def test_a_worker_at_work_notices_that_time_was_moved(ox: Oxpull):
     @ox.task(run_after=timedelta(days=1))
     async def remind() -> str:

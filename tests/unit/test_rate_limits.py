@@ -32,6 +32,31 @@ def test_a_window_counts_until_it_is_over():
     assert opens_at(hourly, Window(4, NOON, 3)) == NOON + 3600 * SECOND
 
 
+@pytest.mark.parametrize("length", [1, 60, 86_400])
+@pytest.mark.parametrize(
+    "begun", [datetime(2026, 6, 1, 23, 59, 59, tzinfo=UTC), datetime(2026, 12, 31, 23, 59, 59, 999_999, UTC)]
+)
+def test_nothing_happens_at_midnight_and_after_an_idle_day_all_is_open(length: int, begun: datetime):
+    used_up = drawn(limit(3, length), Window(7, begun, 0), 3)
+    last = begun + length * SECOND - timedelta(microseconds=1)
+
+    assert left(limit(3, length), current(limit(3, length), used_up, last)) == 0
+    assert current(limit(3, length), used_up, begun + length * SECOND) == Window(8, begun + length * SECOND, 0)
+    assert left(limit(3, length), current(limit(3, length), used_up, begun + timedelta(days=2))) == 3
+
+    smooth = limit(3, length, smooth=True, burst=2)
+    empty = drawn(smooth, Bucket(2.0, begun), 2)
+    assert opens_at(smooth, empty) == begun + length * SECOND / 3
+    assert left(smooth, current(smooth, empty, begun + timedelta(days=2))) == 2
+
+
+def test_a_clock_that_was_set_back_closes_no_limit_for_longer_than_its_window():
+    ahead = Window(4, NOON + timedelta(hours=1), 3)
+
+    assert current(limit(3, 60), ahead, NOON) == Window(5, NOON, 0)
+    assert current(limit(3, 60), Window(4, NOON + SECOND, 3), NOON) == Window(4, NOON + SECOND, 3)
+
+
 def test_a_smooth_limit_lets_one_start_at_a_time():
     smooth = limit(10, 1, smooth=True)
     empty = drawn(smooth, Bucket(1.0, NOON), 1)
