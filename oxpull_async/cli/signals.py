@@ -11,6 +11,7 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Final
 
+from oxpull_async.cli.log_lines import LogFormat, signal_line
 from oxpull_async.runtime.worker import Worker
 
 KILLED: Final = 130
@@ -25,7 +26,8 @@ class Signals:
     that blocks the event loop doesn't keep the process alive.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, log_format: LogFormat = "text") -> None:
+        self._log_format = log_format
         self.received: int = 0
         self._worker = worker
         self._loop = asyncio.get_running_loop()
@@ -50,19 +52,18 @@ class Signals:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received += 1
         if self.received == 1:
-            _say("stopping when the running tasks have ended; another signal cancels them")
+            self._say("stopping when the running tasks have ended; another signal cancels them")
             self._loop.call_soon_threadsafe(self._worker.stop)
         elif self.received == 2:
-            _say("cancelling the running tasks; another signal ends the process there and then")
+            self._say("cancelling the running tasks; another signal ends the process there and then")
             leave_within(_PATIENCE_SECONDS, KILLED)
             self._loop.call_soon_threadsafe(partial(self._worker.stop, at_once=True))
         else:
             os._exit(KILLED)
 
-
-def _say(words: str) -> None:
-    """Past Python's buffers, whose locks the interrupted code may hold."""
-    os.write(2, f"oxpull-async: {words}\n".encode())
+    def _say(self, words: str) -> None:
+        """Past Python's buffers, whose locks the interrupted code may hold."""
+        os.write(2, f"{signal_line(words, self._log_format)}\n".encode())
 
 
 def leave_within(seconds: float, code: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cyclopts import Parameter
 from oxpull_async.app import Oxpull
 from oxpull_async.cli.children import parent_pid
 from oxpull_async.cli.fleet import Fleet
+from oxpull_async.cli.log_lines import LogFormat, write_log
 from oxpull_async.cli.options import Flag
 from oxpull_async.cli.periods import parse_period
 from oxpull_async.cli.reload import Reloading
@@ -50,6 +50,8 @@ class Terms:
         End a process after claiming so many rows; of several, it's started again.
     prune_older_than
         Delete rows that were settled longer ago, such as 30d or 12h, as prune does; not with --burst.
+    log_format
+        How to write the log: text, or one JSON object a line with its event and fields.
     """
 
     queue: Annotated[list[str] | None, Parameter(name=["--queue", "-q"], negative=())] = None
@@ -59,6 +61,7 @@ class Terms:
     burst: Flag = False
     max_tasks: int | None = None
     prune_older_than: str | None = None
+    log_format: LogFormat = "text"
 
     def worker(self, ox: Oxpull) -> Worker:
         """A worker on these terms."""
@@ -74,7 +77,7 @@ class Terms:
     def arguments(self) -> list[str]:
         """The same for another process."""
         found = ["--concurrency", str(self.concurrency), "--shutdown-timeout", str(self.shutdown_timeout)]
-        found += ["--grace", str(self.grace)]
+        found += ["--grace", str(self.grace), "--log-format", self.log_format]
         for name in self.queue or ():
             found += ["--queue", name]
         if self.burst:
@@ -118,7 +121,7 @@ async def worker(
         raise UsageError("--processes must be at least 1")
     if reload and processes > 1:
         raise UsageError("--reload is for development, and runs one process")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    write_log(terms.log_format)
     if processes == 1 and not reload:
         return await _run(find_app(app), terms, heartbeat_file)
     command = ["worker", reference_to(app), *terms.arguments()]
@@ -137,7 +140,7 @@ async def _run(ox: Oxpull, terms: Terms, heartbeat_file: Path | None) -> int:
     if (parent := parent_pid()) is not None:
         beside.append(_stop_if_orphaned(work, parent))
     watchers = [asyncio.create_task(watching) for watching in beside]
-    with Signals(work) as signals:
+    with Signals(work, terms.log_format) as signals:
         try:
             await work.run(until_idle=terms.burst, max_tasks=terms.max_tasks, recycle=True)
         finally:
