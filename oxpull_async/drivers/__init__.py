@@ -75,5 +75,5 @@ def _import_room(url: str) -> Any:
         if error.name != _EXTRAS[name]:
             raise
         raise InvalidSettings(
-            f"a {scheme}:// database needs the driver {_EXTRAS[name]}: pip install 'oxpull_async[{name}]'"
+            f"a {scheme}:// database needs the driver {_EXTRAS[name]}: pip install {_EXTRAS[name]}, or oxpull_async[{name}]"
         ) from error
