@@ -17,7 +17,7 @@ _HEAD = "| per second | ratio |"
 _TITLE = re.compile(r"^### (?P<engine>\w+)[^\n]*\n(?P<body>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| [\d,]+ \| (?P<ratio>[\d.]+) \|", re.MULTILINE)
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 760, 230, 60, 44
+_WIDTH, _LEFT, _RIGHT, _TOP = 760, 262, 40, 52
 _BAR, _GAP = 13, 16
 
 
@@ -49,12 +49,14 @@ def as_svg(engines: list[Engine]) -> str:
     group = len(engines) * _BAR + _GAP
     height = _TOP + len(names) * group
     scale = (_WIDTH - _LEFT - _RIGHT) / max(ratio for engine in engines for ratio in engine.ratios.values())
-    parts = [*_legend(engines)]
+    floor = _LEFT + scale
+    parts = [
+        *_legend(engines),
+        f'<path class="floor" d="M{floor:.0f} {_TOP - 8}V{height}"/>',
+        f'<text class="small" x="{floor:.0f}" y="{_TOP - 14}">the floor</text>',
+    ]
     for number, name in enumerate(names):
         parts += _group(name, _TOP + number * group, engines, scale)
-    floor = _LEFT + scale
-    parts.append(f'<path class="floor" d="M{floor:.0f} {_TOP - 8}V{height}"/>')
-    parts.append(f'<text class="small" x="{floor:.0f}" y="{_TOP - 14}">the floor</text>')
     label = "Speed beside the floor: " + "; ".join(
         f"{engine.name} " + ", ".join(f"{name} {ratio:g}" for name, ratio in engine.ratios.items())
         for engine in engines

@@ -1,10 +1,13 @@
-"""The picture of the performance page shows what its tables say."""
+"""What is made while the site is built: a picture of the figures, and statements beside one another."""
 
 from __future__ import annotations
 
 import re
 from xml.etree import ElementTree
 
+import pytest
+
+from scripts import show_statements
 from scripts.plot_figures import PLACE, Engine, engines_in, on_page_markdown
 from tests.docs.pages import DOCS
 
@@ -61,3 +64,16 @@ def test_the_page_has_its_picture_of_three_engines() -> None:
 
     assert PLACE in page
     assert [engine.name for engine in engines_in(page)] == ["PostgreSQL", "SQLite", "MariaDB"]
+
+
+def test_the_engines_statements_are_shown_as_they_are_in_their_files() -> None:
+    page = show_statements.on_page_markdown((DOCS / "explanation/dialects.md").read_text())
+
+    assert "<!-- statements" not in page
+    assert page.count('=== "PostgreSQL"') == page.count('=== "SQLite"') == page.count('=== "MariaDB, MySQL"') >= 4
+    assert "    ON CONFLICT (key) DO NOTHING\n" in page
+
+
+def test_a_statement_that_is_gone_is_missed() -> None:
+    with pytest.raises(LookupError, match="no_such"):
+        show_statements.statement("sqlite/unique", "no_such")
