@@ -74,6 +74,7 @@ def _import_room(url: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != _EXTRAS[name]:
             raise
+        driver = _EXTRAS[name]
         raise InvalidSettings(
-            f"a {scheme}:// database needs the driver {_EXTRAS[name]}: pip install 'oxpull_async[{name}]'"
+            f"a {scheme}:// database needs the driver {driver}: pip install {driver}, or oxpull_async[{name}]"
         ) from error
