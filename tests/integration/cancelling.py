@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Literal
+from itertools import product
+from typing import Any, Literal, get_args
 
 import anyio
+
+from tests.scale import rounds
 
 Moment = Literal["waiting", "answered"]
 """As it begins to wait, or as what it waits for has come."""
 Kind = Literal["task", "scope"]
 """A plain cancel of the task, or an anyio scope, which cancels every further await too."""
+
+
+def ways() -> list[tuple[Kind, Moment]]:
+    """How a call is to be cancelled: in every way, or in a small run in two of them, chosen at random."""
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    moments: tuple[Moment, ...] = get_args(Moment)
+    return random.sample(list(product(kinds, moments)), rounds(small=2, full=4))
 
 
 class Cancelled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,9 +11,16 @@ from typing import Any, Literal
 from oxpull_async import Oxpull
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.exceptions import ConnectionLost, StoreError
+from tests.scale import rounds
 
 Moment = Literal["before", "after", "unheard"]
 """Before the nth statement is sent, after its answer has come, or instead of its answer."""
+
+
+def sides() -> list[Moment]:
+    """On which side of a statement something dies: on both, or in a small run on one of them, chosen at random."""
+    both: list[Moment] = ["before", "after"]
+    return random.sample(both, rounds(small=1, full=2))
 
 
 class Fault:

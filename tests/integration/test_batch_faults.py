@@ -6,7 +6,6 @@ callback.
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,12 @@ import pytest
 from oxpull_async import Batch, BatchMemberExists, BatchSealed, BatchStatus, Oxpull
 from oxpull_async._ids import new_id
 from tests.eventually import eventually
-from tests.integration.cancelling import Kind, Moment, cancelled_at
+from tests.integration.cancelling import cancelled_at, ways
 from tests.integration.competitor import Competitor, aside
 from tests.integration.doomed import Doomed, die
-from tests.integration.faults import Fault
+from tests.integration.faults import Fault, sides
 from tests.integration.faults import Moment as FaultMoment
-from tests.scale import LEADING, points, rounds
+from tests.scale import LEADING, points
 
 MOST = 80
 PLAIN, UNIQUE, CALLBACK = "proof.tasks.plain", "proof.tasks.unique", "proof.tasks.callback"
@@ -161,20 +160,12 @@ async def repeated(deed: Deed, batch: Batch, ox: Oxpull, *, was_done: bool) -> N
             assert was_done
 
 
-CANCELS: list[tuple[Kind, Moment]] = [
-    ("task", "waiting"),
-    ("task", "answered"),
-    ("scope", "waiting"),
-    ("scope", "answered"),
-]
-
-
 @every_deed
 async def test_a_cancel_at_any_await_leaves_nothing_by_half(
     migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed
 ):
     async with declare(Oxpull(migrated_url, pool_size=2, pool_timeout=5)) as ox:
-        for kind, moment in random.sample(CANCELS, rounds(small=2, full=4)):
+        for kind, moment in ways():
             for at in points(MOST):
                 batch_id = await prepared(keeper, competitor, deed)
                 batch = await ox.batches.get(batch_id)
@@ -203,8 +194,7 @@ async def _result(call: Awaitable[Any]) -> Any:
 async def test_it_outlives_the_death_of_every_connection_at_any_statement(
     migrated_url: str, keeper: Oxpull, competitor: Competitor, deed: Deed
 ):
-    moments: list[FaultMoment] = ["before", "after"]
-    for moment in moments:
+    for moment in sides():
         await outlives_dead_connections(migrated_url, keeper, competitor, deed, moment)
 
 

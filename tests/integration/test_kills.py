@@ -12,7 +12,7 @@ from oxpull_async import ConnectionLost, Oxpull
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
 from tests.integration.doomed import Doomed, die
-from tests.integration.faults import Fault, Moment
+from tests.integration.faults import Fault, Moment, sides
 from tests.integration.operations import BY_NAME, OPERATIONS, Operation, assert_done, assert_sound, key_of
 from tests.integration.policy_operations import BY_NAME as POLICIES_BY_NAME
 from tests.integration.shared_database import empty_tables
@@ -43,29 +43,30 @@ async def is_sound(competitor: Competitor) -> None:
 
 @pytest.mark.engines("postgres", "mysql")
 @every_operation
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_an_enqueue_outlives_the_death_of_every_connection_at_any_statement(
-    migrated_url: str, competitor: Competitor, operation: Operation, moment: Moment
+    migrated_url: str, competitor: Competitor, operation: Operation
 ):
-    for at in points(MOST_STATEMENTS):
-        empty_tables(competitor)
-        operation.prepare(competitor)
-        fault = Fault(at, moment, lambda: kill_all(competitor))
-        async with Oxpull(migrated_url, pool_size=2) as ox:
-            fault.install(ox)
+    for moment in sides():
+        for at in points(MOST_STATEMENTS):
+            empty_tables(competitor)
+            operation.prepare(competitor)
+            fault = Fault(at, moment, lambda: kill_all(competitor))
+            async with Oxpull(migrated_url, pool_size=2) as ox:
+                fault.install(ox)
 
-            results = await operation.results(ox)
+                results = await operation.results(ox)
 
-            await is_sound(competitor)
-            assert_done(competitor, operation, results)
-            assert {result.id for result in await operation.results(ox)} >= (
-                {result.id for result in results} if operation.unique else set()
-            )
-            assert_sound(competitor)
-        if not fault.struck:
-            assert at > 1
-            return
-    raise AssertionError("it never came to an end")
+                await is_sound(competitor)
+                assert_done(competitor, operation, results)
+                assert {result.id for result in await operation.results(ox)} >= (
+                    {result.id for result in results} if operation.unique else set()
+                )
+                assert_sound(competitor)
+            if not fault.struck:
+                assert at > 1
+                break
+        else:
+            raise AssertionError("it never came to an end")
 
 
 # The statement may have been committed, and the answer be lost
@@ -122,23 +123,24 @@ async def test_when_connections_keep_dying_it_is_told_and_can_be_repeated(
 
 
 @every_operation
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
-    migrated_url: str, competitor: Competitor, doomed: Doomed, operation: Operation, moment: Moment
+    migrated_url: str, competitor: Competitor, doomed: Doomed, operation: Operation
 ):
-    for at in points(MOST_STATEMENTS):
-        empty_tables(competitor)
-        operation.prepare(competitor)
+    for moment in sides():
+        for at in points(MOST_STATEMENTS):
+            empty_tables(competitor)
+            operation.prepare(competitor)
 
-        killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
+            killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
 
-        await is_sound(competitor)
-        if not killed:
-            assert at > 1
-            return
-        async with Oxpull(migrated_url) as ox:
-            assert_done(competitor, operation, await operation.results(ox))
-    raise AssertionError("it never came to an end")
+            await is_sound(competitor)
+            if not killed:
+                assert at > 1
+                break
+            async with Oxpull(migrated_url) as ox:
+                assert_done(competitor, operation, await operation.results(ox))
+        else:
+            raise AssertionError("it never came to an end")
 
 
 # The server may notice late, or never, that nobody waits for its answer any more.

@@ -11,10 +11,10 @@ import pytest
 
 from oxpull_async import Oxpull, OxpullError
 from tests.eventually import eventually
-from tests.integration.cancelling import Kind, Moment, cancelled_at
+from tests.integration.cancelling import cancelled_at, ways
 from tests.integration.competitor import Competitor, aside
 from tests.integration.doomed import Doomed
-from tests.integration.faults import Fault
+from tests.integration.faults import Fault, sides
 from tests.integration.faults import Moment as FaultMoment
 from tests.integration.policy_operations import POLICY_OPERATIONS, PolicyOperation, assert_sound
 from tests.integration.policy_tasks import arguments, claimed, reruns, settle, task_of
@@ -41,28 +41,28 @@ async def is_sound(competitor: Competitor) -> None:
 
 
 @every_operation
-@pytest.mark.parametrize("kind", ["task", "scope"])
-@pytest.mark.parametrize("moment", ["waiting", "answered"])
 async def test_a_call_is_all_or_nothing_wherever_it_is_cancelled(
-    migrated_url: str, competitor: Competitor, operation: PolicyOperation, kind: Kind, moment: Moment
+    migrated_url: str, competitor: Competitor, operation: PolicyOperation
 ) -> None:
     async with Oxpull(migrated_url, pool_size=2, pool_timeout=5) as ox:
-        for at in points(2 * MOST):
-            empty_tables(competitor)
-            operation.prepare(competitor)
+        for kind, moment in ways():
+            for at in points(2 * MOST):
+                empty_tables(competitor)
+                operation.prepare(competitor)
 
-            outcome = await cancelled_at(operation.results(ox), at, moment, kind)
+                outcome = await cancelled_at(operation.results(ox), at, moment, kind)
 
-            await is_sound(competitor)
-            if outcome.value is not None:
+                await is_sound(competitor)
+                if outcome.value is not None:
+                    operation.assert_done(competitor)
+                with anyio.fail_after(10):
+                    await operation.results(ox)
                 operation.assert_done(competitor)
-            with anyio.fail_after(10):
-                await operation.results(ox)
-            operation.assert_done(competitor)
-            if not outcome.struck:
-                assert at > 1
-                return
-    raise AssertionError("it never came to an end")
+                if not outcome.struck:
+                    assert at > 1
+                    break
+            else:
+                raise AssertionError("it never came to an end")
 
 
 @every_operation
@@ -88,46 +88,48 @@ async def test_an_answer_that_is_lost_leads_to_no_second_row(
 
 @pytest.mark.engines("postgres", "mysql")
 @every_operation
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_call_outlives_the_death_of_every_connection_at_any_statement(
-    migrated_url: str, competitor: Competitor, operation: PolicyOperation, moment: FaultMoment
+    migrated_url: str, competitor: Competitor, operation: PolicyOperation
 ) -> None:
-    for at in points(MOST):
-        empty_tables(competitor)
-        operation.prepare(competitor)
-        fault = Fault(at, moment, lambda: kill_all(competitor))
-        async with Oxpull(migrated_url, pool_size=2) as ox:
-            fault.install(ox)
+    for moment in sides():
+        for at in points(MOST):
+            empty_tables(competitor)
+            operation.prepare(competitor)
+            fault = Fault(at, moment, lambda: kill_all(competitor))
+            async with Oxpull(migrated_url, pool_size=2) as ox:
+                fault.install(ox)
 
-            await operation.results(ox)
+                await operation.results(ox)
 
-            await is_sound(competitor)
-            operation.assert_done(competitor)
-        if not fault.struck:
-            assert at > 1
-            return
-    raise AssertionError("it never came to an end")
+                await is_sound(competitor)
+                operation.assert_done(competitor)
+            if not fault.struck:
+                assert at > 1
+                break
+        else:
+            raise AssertionError("it never came to an end")
 
 
 @every_operation
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_process_that_is_killed_at_any_statement_leaves_nothing_by_half(
-    migrated_url: str, competitor: Competitor, doomed: Doomed, operation: PolicyOperation, moment: FaultMoment
+    migrated_url: str, competitor: Competitor, doomed: Doomed, operation: PolicyOperation
 ) -> None:
-    for at in points(MOST):
-        empty_tables(competitor)
-        operation.prepare(competitor)
+    for moment in sides():
+        for at in points(MOST):
+            empty_tables(competitor)
+            operation.prepare(competitor)
 
-        killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
+            killed = await aside(doomed.run, operate, migrated_url, operation.name, at, moment)
 
-        await is_sound(competitor)
-        if not killed:
-            assert at > 1
-            return
-        async with Oxpull(migrated_url) as ox:
-            await operation.results(ox)
-            operation.assert_done(competitor)
-    raise AssertionError("it never came to an end")
+            await is_sound(competitor)
+            if not killed:
+                assert at > 1
+                break
+            async with Oxpull(migrated_url) as ox:
+                await operation.results(ox)
+                operation.assert_done(competitor)
+        else:
+            raise AssertionError("it never came to an end")
 
 
 # Exactly one rerun, whatever happens to whoever is about to start it.
