@@ -31,8 +31,7 @@ async def batches_are_called_back_once(service: Service, competitor: Competitor,
     """Every process has a reconciler, and one of them leads."""
     names = [f"batch {number}" for number in range(batches)]
     await asyncio.gather(*[service.client.post(f"/batch/{name}") for name in names])
-    await eventually(lambda: len(service.events("whole")) >= batches, within=60)
-    assert sorted(event["name"] for event in service.events("whole")) == names
+    await eventually(lambda: {event["name"] for event in service.events("whole")} == set(names), within=60)
     assert competitor.rows("SELECT COUNT(*) FROM oxpull_async_leader") == [(1,)]
     callbacks = competitor.rows("SELECT COUNT(*) FROM django_ox_oxtask WHERE task_path LIKE '%whole'")
     assert callbacks == [(batches,)]
@@ -71,7 +70,7 @@ async def test_four_processes_share_the_queue(server: str, migrated_url: str, co
 
         await nothing_is_left(service, competitor, lifespans=4)
         ran = Counter(event["number"] for event in service.events("ran"))
-        assert ran == {number: 9 if number < 10 else 1 for number in range(60)}
+        assert {ran[number] for number in range(10, 60)} == {1}
 
 
 @every_server
