@@ -64,7 +64,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--members", type=_numbers, default=[1_000, 10_000, 100_000], help="widths (1000,10000,100000)")
     parser.add_argument("--foreign", type=_numbers, default=[0, 300_000], help="other task rows (0,300000)")
     parser.add_argument("--times", type=int, default=9, help="of how many looks to take the median (9)")
-    parser.add_argument("--watched", type=float, default=WATCHED_SECONDS, help="for how many seconds to watch at least (3)")
+    parser.add_argument("--watched", type=float, default=WATCHED_SECONDS, help="seconds to watch at least (3)")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="plot the first engine's figures into this file")
     return parser.parse_args(arguments)
 
