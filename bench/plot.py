@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-WIDTH, HEIGHT = 760, 380
-LEFT, RIGHT, TOP, BOTTOM = 70, 20, 44, 110
-COLOURS: Final = ("#4f6bed", "#2f9e74", "#c2528b", "#d98324")
+WIDTH, HEIGHT = 760, 360
+LEFT, RIGHT, TOP, BOTTOM = 70, 40, 44, 110
+COLOURS: Final = ("#4f6bed", "#2f9e74")
 
 
 @dataclass(frozen=True, slots=True)
