@@ -19,6 +19,8 @@ from oxpull_async.core.schedules import Interval, Timing, Trigger
 from oxpull_async.exceptions import InvalidSchedule
 from tests.scale import rounds
 
+pytestmark = pytest.mark.timeout(rounds(small=180, full=3_000))
+
 EXPRESSIONS = rounds(small=1_500, full=40_000)
 INSTANTS = 12
 # Half an hour, two hours, a whole day, at midnight, only in Ramadan, backwards in winter, and no change at all.
