@@ -44,5 +44,8 @@ def points(most: int) -> Iterator[int]:
     yield from range(random.randint(2, 1 + STRIDE), most, STRIDE)
 
 
+ONE_ENGINE: tuple[str, ...] = ("sqlite", "postgres") if SCALE == "full" else ("sqlite",)
+"""For processes that take seconds to start, in tests that ask little of the database."""
+
 LEADING: tuple[str, ...] = ("sqlite", "postgres", "mysql" if SCALE == "full" else "mariadb")
 """For the longest tests: a small run has them on one server of each dialect."""

@@ -117,9 +117,8 @@ def test_health_of_a_worker_is_the_age_of_its_file(run: Run, tmp_path: Path):
     assert run("health", "--heartbeat-file", str(file))[0] == 1
 
     file.touch()
-    assert answer(run, "health", "--heartbeat-file", str(file)) == {
-        "ok": True, "latency": None, "problems": [], "batches": None,
-    }  # fmt: skip
+    well: dict[str, Any] = {"ok": True, "latency": None, "problems": [], "batches": None}
+    assert answer(run, "health", "--heartbeat-file", str(file)) == well
     os.utime(file, (1000, 1000))
     code, out, _ = run("health", "--heartbeat-file", str(file))
     assert code == 1

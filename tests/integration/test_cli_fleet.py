@@ -12,9 +12,10 @@ from oxpull_async import EnqueueResult, Oxpull, TaskStatus
 from oxpull_async.cli.vital_signs import age
 from tests.eventually import eventually
 from tests.integration.processes import APP, until_begun, worker_process, write_app
+from tests.scale import ONE_ENGINE
 from tests.servers.process import children_of
 
-pytestmark = [pytest.mark.engines("sqlite", "postgres"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.engines(*ONE_ENGINE), pytest.mark.timeout(120)]
 
 WHO = """
 

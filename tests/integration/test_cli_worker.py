@@ -10,6 +10,9 @@ import pytest
 from oxpull_async import Oxpull, TaskStatus
 from tests.eventually import eventually
 from tests.integration.processes import until_begun, worker_process
+from tests.scale import ONE_ENGINE
+
+process_alone = pytest.mark.engines(*ONE_ENGINE)
 
 
 async def test_a_burst_runs_what_is_due_and_exits(ox: Oxpull, migrated_url: str, tmp_path: Path):
@@ -21,11 +24,13 @@ async def test_a_burst_runs_what_is_due_and_exits(ox: Oxpull, migrated_url: str,
     assert [await result.wait(timeout=0) for result in results] == [0, 1, 2, 3, 4]
 
 
+@process_alone
 async def test_a_burst_on_an_empty_queue_exits_at_once(migrated_url: str, tmp_path: Path):
     async with worker_process(tmp_path, migrated_url, "--burst") as worker:
         assert await worker.exit_code() == 0
 
 
+@process_alone
 async def test_max_tasks_counts_claims(ox: Oxpull, migrated_url: str, tmp_path: Path):
     failing = await ox.reference("queue_app.failing", max_attempts=5).enqueue()
 
@@ -36,6 +41,7 @@ async def test_max_tasks_counts_claims(ox: Oxpull, migrated_url: str, tmp_path: 
     assert (failing.status, failing.attempts) == (TaskStatus.READY, 2)
 
 
+@process_alone
 async def test_queues_narrow_what_is_taken(ox: Oxpull, migrated_url: str, tmp_path: Path):
     quick = ox.reference("queue_app.quick")
     taken = [await quick.using(queue_name=name).enqueue(1) for name in ("mail", "slow")]
@@ -48,6 +54,7 @@ async def test_queues_narrow_what_is_taken(ox: Oxpull, migrated_url: str, tmp_pa
     assert (await left.refresh()).status == TaskStatus.READY
 
 
+@process_alone
 async def test_the_first_signal_lets_tasks_finish(ox: Oxpull, migrated_url: str, tmp_path: Path):
     result = await ox.reference("queue_app.nap").enqueue()
 
@@ -86,6 +93,7 @@ async def test_the_second_signal_hands_rows_back_at_once(ox: Oxpull, migrated_ur
     assert (row.status, row.attempts, row.lease_epoch) == ("READY", 0, 2)
 
 
+@process_alone
 async def test_a_thread_that_hangs_does_not_keep_the_process(ox: Oxpull, migrated_url: str, tmp_path: Path):
     result = await ox.reference("queue_app.hang").enqueue()
 
@@ -97,6 +105,7 @@ async def test_a_thread_that_hangs_does_not_keep_the_process(ox: Oxpull, migrate
     assert (await result.refresh()).status == TaskStatus.RUNNING
 
 
+@process_alone
 async def test_the_third_signal_ends_the_process_there_and_then(ox: Oxpull, migrated_url: str, tmp_path: Path):
     await ox.reference("queue_app.hang").enqueue()
 

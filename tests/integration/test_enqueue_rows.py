@@ -63,6 +63,23 @@ async def test_each_plain_call_makes_a_row(ox: Oxpull, plain: AnyTask, competito
     assert competitor.counts() == (2, 0)
 
 
+async def test_a_new_row_has_nothing_of_a_run_yet(ox: Oxpull, plain: AnyTask):
+    result = await plain.enqueue(1)
+
+    row = await ox.store.get_task(result.id)
+    assert row is not None
+    assert (row.status, row.attempts, row.max_attempts, row.lease_epoch) == ("READY", 0, 3, 0)
+    assert (row.errors, row.worker_ids, row.return_value) == ("[]", "[]", None)
+    nothing = (row.run_after, row.started_at, row.last_attempted_at, row.finished_at)
+    assert {*nothing, row.locked_by, row.locked_at, row.lease_expires_at} == {None}
+
+
+async def test_the_rows_of_one_call_are_of_one_age(plain: AnyTask):
+    results = await plain.enqueue_many([(number,) for number in range(3)])
+
+    assert len({result.enqueued_at for result in results}) == 1
+
+
 async def test_a_result_is_what_a_reader_of_the_row_gets(ox: Oxpull, competitor: Competitor):
     task = ox.reference(PATH, queue_name="mail", priority=7, max_attempts=9)
     result = await task.using(run_after=3600).enqueue(1, (2, {3: None}), b"x", a={"é": [1.5, True]})

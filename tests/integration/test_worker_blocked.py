@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
-from oxpull_async import Oxpull, TaskStatus, Worker
+from oxpull_async import Oxpull, TaskContext, TaskStatus, Worker
 from tests.eventually import eventually
 from tests.log_lines import events
+from tests.scale import rounds
+
+LEASE = 2
+LEASES = rounds(small=1, full=3)
 
 
-async def test_a_task_that_blocks_the_loop_for_three_leases_keeps_its_lease_and_runs_once(
+async def test_a_task_that_blocks_the_loop_for_longer_than_its_lease_keeps_it_and_runs_once(
     ox: Oxpull, migrated_url: str
 ):
     ran: list[str] = []
 
-    async with Oxpull(migrated_url) as other:
+    async def reap_meanwhile(task_id: UUID) -> None:
+        """Elsewhere, until the row is held for so many lease lengths longer than its claim alone would have it."""
+        async with Oxpull(migrated_url) as other:
 
-        @ox.task(max_attempts=5)
-        async def block() -> str:
-            ran.append("once")
-            deadline = time.monotonic() + 3.5
-            while time.monotonic() < deadline:
-                time.sleep(0.05)
-            return "done"
+            async def kept() -> None:
+                reaped = await other.reap()
+                row = await other.store.get_task(task_id)
+                assert row is not None
+                if reaped.requeued or reaped.lost or row.lease_expires_at is None or row.started_at is None:
+                    raise RuntimeError("the lease was not kept")
+                assert row.lease_expires_at > row.started_at + timedelta(seconds=(LEASES + 1) * LEASE)
 
-        result = await block.enqueue()
-        assert await Worker(ox, lease=1).run(until_idle=True) == 1
-        reaped = await other.store.reap(lease_seconds=1, limit=100, now=other.clock.now())
+            await eventually(kept, within=60)
+
+    @ox.task(max_attempts=5, takes_context=True)
+    async def block(context: TaskContext) -> str:
+        ran.append("once")
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, reap_meanwhile(context.id)).result()
+        return "done"
+
+    result = await block.enqueue()
+    assert await Worker(ox, lease=LEASE).run(until_idle=True) == 1
 
     await result.refresh()
     assert (result.status, result.attempts, ran) == (TaskStatus.SUCCESSFUL, 1, ["once"])
-    assert not reaped.requeued
 
 
 @pytest.mark.engines("sqlite")

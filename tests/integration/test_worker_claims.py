@@ -386,3 +386,19 @@ async def test_rows_of_many_tasks_run_by_priority_and_then_by_age(ox: Oxpull):
     await ox.run_until_idle(concurrency=1)
 
     assert ran == sorted(ran, key=lambda name: (-int(name[0]), int(name[2:])))
+
+
+async def test_no_queue_of_a_worker_waits_for_what_came_after_it(ox: Oxpull):
+    ran: list[int] = []
+
+    @ox.task
+    async def task(number: int) -> None:
+        ran.append(number)
+
+    queues = ["busy", "busy", "quiet", "busy", "quiet", "busy"]
+    for number, queue in enumerate(queues):
+        await task.using(queue_name=queue).enqueue(number)
+    worker = Worker(ox, queues=["busy", "quiet"], concurrency=1, prefetch=0)
+    await worker.run(until_idle=True)
+
+    assert ran == list(range(len(queues)))

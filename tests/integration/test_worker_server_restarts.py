@@ -79,7 +79,7 @@ async def test_a_worker_waits_for_a_server_that_is_not_there(server: PostgresSer
             assert (await (await work.enqueue(1)).wait(timeout=30))[0] == 1
             await anyio.to_thread.run_sync(server.kill)
             assert not (await ox.health()).ok
-            await anyio.sleep(rounds(small=3, full=30))  # longer than its lease
+            await anyio.sleep(rounds(small=2, full=30))  # longer than its lease
             await anyio.to_thread.run_sync(server.start)
 
             await eventually(lambda: _well(ox), within=30)
