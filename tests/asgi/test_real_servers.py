@@ -14,10 +14,14 @@ import pytest
 from tests.asgi.running import SERVERS, Service, served
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
+from tests.scale import rounds
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.engines("postgres")]
 
 every_server = pytest.mark.parametrize("server", SERVERS)
+# Of the others, a small run has the first as an example.
+a_server = pytest.mark.parametrize("server", SERVERS[: rounds(small=1, full=3)])
+two_servers = pytest.mark.parametrize("server", SERVERS[: rounds(small=2, full=3)])  # they differ here
 # uvicorn ends by the signal that it was sent, once all is done.
 CLEAN = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 
@@ -60,7 +64,7 @@ async def test_it_starts_works_and_stops(server: str, migrated_url: str, competi
         assert set(competitor.statuses().values()) == {"SUCCESSFUL"}
 
 
-@every_server
+@a_server
 async def test_four_processes_share_the_queue(server: str, migrated_url: str, competitor: Competitor, tmp_path: Path):
     async with served(server, migrated_url, tmp_path, "--workers", "4") as service:
         await service.has_started(4)
@@ -107,7 +111,7 @@ async def test_requests_are_served_while_the_loops_are_broken(
         await nothing_is_left(service, competitor)
 
 
-@every_server
+@two_servers
 async def test_a_process_that_is_killed_leaves_its_rows_to_the_others(
     server: str, migrated_url: str, competitor: Competitor, tmp_path: Path
 ):
