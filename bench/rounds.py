@@ -7,10 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from bench.floors import Floor
 from bench.rows import Row
 from oxpull_async import Oxpull
+
+_WORTH_WARMING: Final = 100
 
 
 @dataclass(slots=True)
@@ -31,7 +34,8 @@ async def measure(
     """Each row's rates. Every second round runs backwards, so that nobody is always first."""
     measured = [Measured(row) for row in rows]
     for entry in measured:
-        await _once(ox, floor, entry.row, max(1, entry.row.count // 10))  # warms caches, plans and connections
+        if entry.row.count >= _WORTH_WARMING:
+            await _once(ox, floor, entry.row, entry.row.count // 10)  # warms caches, plans and connections
     for number in range(rounds):
         for entry in measured if number % 2 == 0 else reversed(measured):
             entry.rates.append(await _once(ox, floor, entry.row, entry.row.count))

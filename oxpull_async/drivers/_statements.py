@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from operator import itemgetter
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 from oxpull_async.drivers._procedure import Step
-
-ParamStyle: TypeAlias = Literal["numeric_dollar", "qmark", "format"]
 
 _HEADER = re.compile(r"^-- (name|fragment): (\w+)\s*$", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{\{(\w+)\}\}")

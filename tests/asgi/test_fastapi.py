@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import httpx
 import pytest
+from anyio import from_thread
 from fastapi import Depends, FastAPI, Request
 from pydantic import BaseModel
 from sqlalchemy import text
@@ -59,6 +60,20 @@ async def test_a_lifespan_of_the_application_s_own_passes_it_on(ox: Oxpull):
 
     async with serving(app) as client:
         assert (await client.get("/")).json() == "hello"
+
+
+async def test_a_plain_endpoint_enqueues_through_the_event_loop(ox: Oxpull):
+    @ox.task
+    async def greet(name: str) -> None: ...
+
+    app = FastAPI(lifespan=ox.lifespan)
+
+    @app.post("/")
+    def endpoint() -> bool:
+        return from_thread.run(greet.enqueue, "Ada").created
+
+    async with serving(app) as client:
+        assert (await client.post("/")).json() is True
 
 
 async def test_without_a_lifespan_it_is_told_what_to_do(ox: Oxpull):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from litestar import Litestar, get, post
+from litestar.cli.main import litestar_group
 from litestar.params import FromPath
 from litestar.testing import AsyncTestClient
 
@@ -85,21 +87,35 @@ async def test_what_the_application_declares_itself_stays(ox: Oxpull):
 def test_the_commands_work_on_the_application_s_queue(tmp_path: Path):
     (tmp_path / "shop.py").write_text(SHOP)
 
-    assert "0001" in litestar(tmp_path, "oxpull", "migrate")
-    enqueue = "import asyncio, shop\nasync def main():\n    async with shop.ox: await shop.send.enqueue(42)\n"
-    python(tmp_path, "-c", f"{enqueue}asyncio.run(main())")
+    asyncio.run(enqueued(tmp_path / "shop.db"))
+
     assert "sent 42" in litestar(tmp_path, "oxpull", "worker", "--burst")
-    assert "--burst" in litestar(tmp_path, "oxpull", "worker", "--help")
+
+
+def test_options_of_the_commands_are_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "help_shop.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("LITESTAR_APP", "help_shop:app")
+
+    with pytest.raises(SystemExit) as ended:
+        litestar_group(["oxpull", "worker", "--help"])
+
+    assert ended.value.code in (0, None)
+    assert "--burst" in capsys.readouterr().out
+
+
+async def enqueued(file: Path) -> None:
+    async with Oxpull(f"sqlite:///{file}") as shop:
+        await shop.migrate()
+        await shop.enqueue(shop.reference("shop.send"), 42)
 
 
 def litestar(folder: Path, *arguments: str) -> str:
-    return python(folder, "-m", "litestar", "--app", "shop:app", *arguments)
-
-
-def python(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "COLUMNS": "200"}
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-m", "litestar", "--app", "shop:app", *arguments],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,12 +14,19 @@ import pytest
 from tests.asgi.running import SERVERS, Service, served
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
+from tests.scale import rounds
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.engines("postgres")]
 
 every_server = pytest.mark.parametrize("server", SERVERS)
+# The service's pool, one for its leases, and one that listens.
+MOST_CONNECTIONS = 3 + 2
+# Of the others, a small run has the first as an example.
+a_server = pytest.mark.parametrize("server", SERVERS[: rounds(small=1, full=3)])
+two_servers = pytest.mark.parametrize("server", SERVERS[: rounds(small=2, full=3)])  # they differ here
 # uvicorn ends by the signal that it was sent, once all is done.
 CLEAN = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
+CLEAN_BY_CTRL_C = {0, -signal.SIGINT, 128 + signal.SIGINT}
 
 
 async def load(service: Service, calls: int) -> None:
@@ -59,13 +66,14 @@ async def test_it_starts_works_and_stops(server: str, migrated_url: str, competi
         assert set(competitor.statuses().values()) == {"SUCCESSFUL"}
 
 
-@every_server
+@a_server
 async def test_four_processes_share_the_queue(server: str, migrated_url: str, competitor: Competitor, tmp_path: Path):
     async with served(server, migrated_url, tmp_path, "--workers", "4") as service:
         await service.has_started(4)
         await load(service, 60)
         assert len({event["pid"] for event in service.events("started")}) == 4
         await batches_are_called_back_once(service, competitor, 8)
+        await eventually(lambda: len(competitor.sessions()) <= 4 * MOST_CONNECTIONS, within=20)
         assert await service.stop() in CLEAN, service.said()
 
         await nothing_is_left(service, competitor, lifespans=4)
@@ -81,7 +89,10 @@ async def test_a_task_that_runs_at_the_end_may_finish(
         await service.has_started()
         await service.client.post("/hold/1")
         await eventually(lambda: service.events("holding") != [], within=20)
-        assert await service.stop() in CLEAN, service.said()
+        if server == "uvicorn":
+            assert await service.stop(signal.SIGINT) in CLEAN_BY_CTRL_C, service.said()
+        else:
+            assert await service.stop() in CLEAN, service.said()
 
         await nothing_is_left(service, competitor)
         assert list(competitor.statuses().values()) == ["SUCCESSFUL"]
@@ -106,7 +117,7 @@ async def test_requests_are_served_while_the_loops_are_broken(
         await nothing_is_left(service, competitor)
 
 
-@every_server
+@two_servers
 async def test_a_process_that_is_killed_leaves_its_rows_to_the_others(
     server: str, migrated_url: str, competitor: Competitor, tmp_path: Path
 ):

@@ -13,14 +13,17 @@ pytest.importorskip("django_ox", reason="the reference needs Python 3.12")
 from tests.asgi.running import SERVERS, served
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
+from tests.scale import rounds
 
 HERE = Path(__file__).parent
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.engines("postgres")]
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("server", "workers"),
+    [*((server, 1) for server in SERVERS), *((server, 2) for server in SERVERS[: rounds(small=1, full=3)])],
+)
 async def test_the_oxpull_lives_as_long_as_the_server(
     server: str, workers: int, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
