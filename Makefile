@@ -14,6 +14,9 @@ DEMO_SET := $(VENV)/.installed-demo
 DEV_SET := $(VENV)/.installed-dev
 INTEROP_SET := $(INTEROP_VENV)/.installed
 
+# Tests start hundreds of processes; where nobody may write bytecode, each would compile the package again.
+COMPILE = python -m compileall -q oxpull_async
+
 CODE = $(wildcard oxpull_async tests bench scripts docs/examples)
 
 .DEFAULT_GOAL := help
@@ -52,12 +55,14 @@ test: ## check, then the whole suite on every engine here, then with the referen
 
 suite: setup
 	@echo "== tests"
+	@$(BIN)/$(COMPILE)
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory interop
 
 interop: $(INTEROP_SET)
 	@echo "== tests with the reference"
 	@if [ -e $(INTEROP_SET) ]; then \
+		$(INTEROP_VENV)/bin/$(COMPILE); \
 		$(INTEROP_VENV)/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal --timeout=$(TEST_TIMEOUT) $(PYTEST_ARGS) tests/interop \
 			tests/joined/test_sqlite_autocommit.py; \
 	else \
