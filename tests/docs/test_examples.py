@@ -347,15 +347,30 @@ def uvicorn(app: str, cwd: Path, **environment: str) -> Iterator[str]:
     """A real server with this app, by its address; stopped as a supervisor would."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", app, "--port", str(port)]
-    process = subprocess.Popen(
-        command, cwd=cwd, env=_environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=20)
-    assert "Application shutdown complete" in said, said
+    with started(command, cwd, environment) as (process, said):
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=20)
+        assert "Application shutdown complete" in said.read_text(), said.read_text()
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], cwd: Path, environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A process, and the file of what it says: a pipe that nobody reads would block it when it's full."""
+    said = cwd / "said.log"
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=_environment(**environment), stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield process, said
+        finally:
+            process.kill()
+            process.wait()
 
 
 def answers(address: str) -> bool:
@@ -375,15 +390,13 @@ def worker(app: str, cwd: Path, *options: str, **environment: str) -> Iterator[N
     command = [str(Path(sys.executable).with_name("oxpull-async")), "worker", app, *options]
     if not Path(command[0]).exists():  # not installed: the same program
         command[:1] = [sys.executable, "-m", "oxpull_async.cli"]
-    process = subprocess.Popen(
-        command, cwd=cwd, env=_environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=20)
-    assert process.returncode == 0, said
+    with started(command, cwd, environment) as (process, said):
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)
+        assert process.returncode == 0, said.read_text()
 
 
 def run(example: str, cwd: Path, *arguments: str, **environment: str) -> str:
