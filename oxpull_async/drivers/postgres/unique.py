@@ -86,8 +86,11 @@ def _insert(uniques: Sequence[NewUnique], wait_seconds: float | None) -> Procedu
         inserted, level, key, task_id, *row = single.rows[0]
         return [attempt(inserted, key, task_id, row)], level
     several = yield _INSERT_UNIQUES(**unique_arrays(uniques), lock_timeout=milliseconds(wait_seconds))
-    answers = {row[2]: attempt(row[0], row[3], row[4], row[5:]) for row in several.rows}
-    return [answers[unique.key] for unique in uniques], several.rows[0][1]
+    level, inserted = several.rows[0][:2]
+    missed = {row[2]: attempt(None, row[3], row[4], row[5:]) for row in several.rows if row[2] is not None}
+    if inserted + len(missed) != len(uniques):
+        raise AssertionError(f"{inserted} of {len(uniques)} keys were inserted, but {len(missed)} weren't")
+    return [missed.get(unique.key) or Inserted() for unique in uniques], level
 
 
 def _free(stale: Mapping[str, Held], wait_seconds: float | None) -> Procedure[dict[str, Attempt]]:

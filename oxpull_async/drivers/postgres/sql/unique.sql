@@ -38,7 +38,8 @@ LEFT JOIN LATERAL (
 ) AS holder ON true
 
 -- name: insert_uniques
--- The same for many keys, locks taken in key order so that two such statements can't deadlock.
+-- The same for many keys, locks taken in key order so that two such statements can't deadlock. A row for each key that
+-- was not free, and one with nothing but level and count where all were.
 WITH bound AS MATERIALIZED (
     SELECT set_config(
         'lock_timeout', COALESCE(:lock_timeout::text, current_setting('lock_timeout')), true
@@ -70,15 +71,19 @@ WITH bound AS MATERIALIZED (
     FROM input JOIN new_lock ON new_lock.task_id = input.id
     RETURNING id {{and_told}}
 )
-SELECT new_task.id IS NOT NULL AS inserted, current_setting('transaction_isolation'), input.key, holder.*
-FROM input
-LEFT JOIN new_task ON new_task.id = input.id
-LEFT JOIN LATERAL (
-    SELECT {{holder_row}}
-    FROM oxpull_oxpulluniquelock AS unique_lock LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
-    WHERE unique_lock.key = input.key AND new_task.id IS NULL
-    OFFSET 0
-) AS holder ON true
+SELECT current_setting('transaction_isolation'), (SELECT count(*) FROM new_task) AS inserted, missed.*
+FROM (VALUES (true)) AS always
+LEFT JOIN (
+    SELECT input.key, holder.*
+    FROM input
+    LEFT JOIN LATERAL (
+        SELECT {{holder_row}}
+        FROM oxpull_oxpulluniquelock AS unique_lock LEFT JOIN django_ox_oxtask AS task ON task.id = unique_lock.task_id
+        WHERE unique_lock.key = input.key
+        OFFSET 0
+    ) AS holder ON true
+    WHERE NOT EXISTS (SELECT FROM new_task WHERE new_task.id = input.id)
+) AS missed ON true
 
 -- name: read_holders
 -- What the locks of these keys say now, each with its holder's row where that exists.
