@@ -61,6 +61,25 @@ class Session(Protocol):
         ...
 
 
+def changed(procedure: Procedure[T], change: Callable[[Step], Step | Result]) -> Procedure[T]:
+    """The same procedure with other steps: each runs as ``change`` gives it, or isn't run where that gives a result."""
+    try:
+        step = next(procedure)
+        while True:
+            instead = change(step)
+            try:
+                result = instead if isinstance(instead, Result) else (yield instead)
+            except REFUSALS as error:
+                step = procedure.throw(error)
+            else:
+                step = procedure.send(result)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+    finally:
+        procedure.close()
+
+
 async def run(procedure: Procedure[T], execute: Callable[[Step], Awaitable[Result]]) -> T:
     """Drive a procedure to its end, one awaited statement after another."""
     try:

@@ -7,20 +7,17 @@ next sweep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from oxpull_async.core.uniqueness import MAX_PASSES, LateRerun, decide_late_rerun, is_pending
-from oxpull_async.drivers._procedure import Procedure, Result, Undecided
+from oxpull_async.drivers._procedure import Procedure, Result, Step, Undecided, changed
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import SavepointDeed, released, roll_back, savepoint
 from oxpull_async.exceptions import ConnectionLost, DeadlockDetected, StoreError, TransactionRolledBack
 from oxpull_async.ports import Held, Inserted, NewUnique, Outcome, TaskRow
 from oxpull_async.ports_keys import Rerun
-
-T = TypeVar("T")
 
 _WAIT_SECONDS: Final = 1.0
 _SAVEPOINT: Final = "oxpull_rerun"  # always the same, so that drivers prepare its statements once
@@ -29,7 +26,7 @@ _OWN = frozenset({"begin", "commit"})
 
 def settle(room: Room, outcomes: Sequence[Outcome]) -> Procedure[Sequence[UUID]]:
     """Within a transaction: write outcomes, and enqueue what waited for those tasks."""
-    landed = yield from _inside(room.outcomes.settle(outcomes))
+    landed = yield from changed(room.outcomes.settle(outcomes), _unless_own)
     written = set(landed)
     ended = [outcome.id for outcome in outcomes if outcome.id in written and outcome.settlement.finishes]
     if ended:
@@ -94,24 +91,6 @@ def _unless_hindered(procedure: Procedure[Any]) -> Procedure[None]:
     yield from released(_SAVEPOINT)
 
 
-def _inside(procedure: Procedure[T]) -> Procedure[T]:
-    """The procedure without its own BEGIN and COMMIT, for a transaction that is there already."""
-    resume: Callable[[], Any] = partial(next, procedure)
-    try:
-        while True:
-            try:
-                step = resume()
-            except StopIteration as stop:
-                answer: T = stop.value
-                return answer
-            if step.statement.name in _OWN:
-                resume = partial(procedure.send, Result((), 0))
-                continue
-            try:
-                result = yield step
-            except StoreError as error:
-                resume = partial(procedure.throw, error)
-            else:
-                resume = partial(procedure.send, result)
-    finally:
-        procedure.close()
+def _unless_own(step: Step) -> Step | Result:
+    """BEGIN and COMMIT of a procedure's own have been done by whoever began the transaction."""
+    return Result((), 0) if step.statement.name in _OWN else step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from oxpull_async.drivers._procedure import REFUSALS, Procedure, Step
+from oxpull_async.drivers._procedure import Procedure, Step, changed
 from oxpull_async.drivers._statements import Statement, load_statements
 
 T = TypeVar("T")
@@ -30,20 +30,7 @@ TELLING: Final = _load()
 
 def telling(procedure: Procedure[T]) -> Procedure[T]:
     """The same procedure, whose new task rows tell of themselves: in the same statement, once the COMMIT is there."""
-    try:
-        step = next(procedure)
-        while True:
-            try:
-                result = yield _told(step)
-            except REFUSALS as error:
-                step = procedure.throw(error)
-            else:
-                step = procedure.send(result)
-    except StopIteration as stop:
-        answer: T = stop.value
-        return answer
-    finally:
-        procedure.close()
+    return changed(procedure, _told)
 
 
 def _told(step: Step) -> Step:
