@@ -134,17 +134,22 @@ class Oxpull(TaskMaker, Verbs, Hooked):
     async def open(self) -> Oxpull:
         """Connect; if it's open already, do nothing. Needs no tables.
 
-        Raises: InvalidSettings, ConnectionLost, WrongDatabase.
+        Raises: NotOpen if it's open in another event loop, InvalidSettings, ConnectionLost, WrongDatabase.
         """
         await self._opening.open()
         return self
 
     async def close(self) -> None:
-        """Let shared statements end, and close every connection, within bounds. May be called again."""
+        """Let shared statements end, and close every connection, within bounds. May be called again.
+
+        Raises: NotOpen in another event loop than the one that it's open in.
+        """
+        if not self._opening.is_open:
+            return
+        self._opening.require()
         try:
-            if self._opening.is_open:
-                with contextlib.suppress(TimeoutError):
-                    await shielded(self._let_end(), within=self.settings.close_timeout)
+            with contextlib.suppress(TimeoutError):
+                await shielded(self._let_end(), within=self.settings.close_timeout)
         finally:
             await self._opening.close()
 

@@ -7,7 +7,7 @@ looks at the text for anything suspicious, and walks the value only then.
 from __future__ import annotations
 
 import json
-import sys
+import re
 from collections.abc import Mapping, Sequence
 from json import JSONDecoder, JSONEncoder
 from typing import Any, NamedTuple
@@ -82,7 +82,7 @@ def prepare_result(value: object) -> str | None:
             message = f"return value{found.path}: {found.complaint}"
             raise TypeError(message) if found.wrong_type else ValueError(message)
         text = encode(value)
-    if len(text) > MAX_PAYLOAD_BYTES // 2 and (size := _packet_bytes(text)) > MAX_PAYLOAD_BYTES:
+    if len(text) > MAX_PAYLOAD_BYTES // 4 and (size := _packet_bytes(text, in_document=True)) > MAX_PAYLOAD_BYTES:
         raise ValueError(f"return value: {_oversized(size)}")
     return text
 
@@ -135,7 +135,7 @@ def _is_suspicious(text: str, value: object) -> bool:
         or "\\u0000" in text
         or ("\\ud" in text and text_complaint(json.dumps(value, ensure_ascii=False)) is not None)
         or (text.count("[") + text.count("{") > MAX_NESTING and _is_nested_too_deep(text))
-        or (len(text) > MAX_INTEGER_DIGITS and _are_integers_unbounded())
+        or (len(text) > MAX_INTEGER_DIGITS and _may_have_long_integer(text))
     )
 
 
@@ -155,8 +155,13 @@ def _is_nested_too_deep(text: str) -> bool:
 _CONTAINERS = (dict, list)
 
 
-def _are_integers_unbounded() -> bool:
-    return not 0 < sys.get_int_max_str_digits() <= MAX_INTEGER_DIGITS
+def _may_have_long_integer(text: str) -> bool:
+    """Looks at one character of thirty first: of a run of so many digits that meets ten of them in a row."""
+    return _TEN_DIGITS.search(text[::30]) is not None and _LONG_INTEGER.search(text) is not None
+
+
+_TEN_DIGITS = re.compile("[0-9]{10}")
+_LONG_INTEGER = re.compile(f"[0-9]{{{MAX_INTEGER_DIGITS + 1}}}")
 
 
 def _encode_carefully(task_path: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
@@ -178,9 +183,13 @@ def _refuse_oversized(task_path: str, args_json: str, kwargs_json: str) -> None:
         raise InvalidArguments(f"the arguments of {task_path}: {_oversized(size)}")
 
 
-def _packet_bytes(text: str) -> int:
-    # The MySQL family's driver sends literals, in which each of these is escaped by one byte more.
-    return len(text) + text.count('"') + text.count("\\") + text.count("'")
+def _packet_bytes(text: str, *, in_document: bool = False) -> int:
+    """The MySQL family's driver sends literals, in which each of these is escaped by one byte more.
+
+    A result is sent as a text within a JSON document, where two of them are escaped already.
+    """
+    escaped = text.count('"') + text.count("\\")
+    return len(text) + (3 if in_document else 1) * escaped + text.count("'")
 
 
 def _oversized(size: int) -> str:

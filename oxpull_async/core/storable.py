@@ -2,7 +2,8 @@
 
 What one engine refuses is refused for all, before SQL. By engine: NaN and the infinities (all),
 NUL (PostgreSQL), lone surrogates (all but SQLite), nesting of more than 31 levels (MariaDB;
-MySQL's bound is 100, SQLite's 1,000 or 2,000).
+MySQL's bound is 100, SQLite's 1,000 or 2,000), integers beyond the range of a floating-point number
+(MySQL).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass, replace
 
 MAX_NESTING = 31
 """Levels of lists and dicts, the outermost included."""
-MAX_INTEGER_DIGITS = 4_300
-"""Where Python itself stops reading a number."""
+MAX_INTEGER_DIGITS = 308
+"""All numbers of so many digits are in the range of a floating-point number."""
 
 _TOO_LONG: int = 10**MAX_INTEGER_DIGITS
 _SHOWN = 80

@@ -17,7 +17,7 @@ from oxpull_async.enqueueing.desk import Desk
 from oxpull_async.enqueueing.patience import Patience
 from oxpull_async.enqueueing.placing import Placing, duplicate_error, moved_to
 from oxpull_async.enqueueing.requests import Request
-from oxpull_async.enqueueing.unique import raise_race
+from oxpull_async.enqueueing.unique import raise_race, rows_written_before
 from oxpull_async.exceptions import (
     DeadlockDetected,
     LockNotAvailable,
@@ -25,6 +25,7 @@ from oxpull_async.exceptions import (
     StoreError,
     TransactionRolledBack,
     UniqueEnqueueRace,
+    UniqueViolation,
 )
 from oxpull_async.ports import Held, Inserted, Store, TaskRow
 from oxpull_async.results import EnqueueResult, ResultSource, duplicate_result
@@ -150,6 +151,23 @@ class _OwnCall:
 
     async def alone(self, requests: Sequence[Request]) -> list[TaskRow | None]:
         """A transaction for this call alone, begun anew after a deadlock."""
+        try:
+            return await self._decide(requests)
+        except UniqueViolation:
+            written = await rows_written_before(self._store, [request.task for request in requests])
+            if not written:
+                raise
+        winners = {request.unique.key: written[request.task.id] for request in requests if request.task.id in written}
+        rest = [request for request in requests if request.unique.key not in winners]
+        rows = iter(await self._decide(rest) if rest else [])
+        return [
+            (None if request.task.id in written else winner)
+            if (winner := winners.get(request.unique.key)) is not None
+            else next(rows)
+            for request in requests
+        ]
+
+    async def _decide(self, requests: Sequence[Request]) -> list[TaskRow | None]:
         try:
             return await retrying(lambda: self._transact(requests), deadline=self._deadline)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:

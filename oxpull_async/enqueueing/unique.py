@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
+from uuid import UUID
 
 from oxpull_async._contention import retrying
 from oxpull_async.core.statuses import TaskStatus
@@ -78,8 +79,31 @@ async def insert_uniques_together(
     store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float, lock_seconds: float = math.inf
 ) -> Sequence[Inserted | Held]:
     """Decide many different keys in one transaction: all rows or none. Raises: UniqueEnqueueRace."""
-    task_path = uniques[0].task.task_path
     deadline = _Deadline(time.monotonic() + wait_seconds, lock_seconds)
+    try:
+        return await _decide_together(store, uniques, deadline)
+    except UniqueViolation:
+        written = await rows_written_before(store, [unique.task for unique in uniques])
+        if not written:
+            raise
+    rest = [unique for unique in uniques if unique.task.id not in written]
+    found = {u.key: a for u, a in zip(rest, await _decide_together(store, rest, deadline), strict=True)} if rest else {}
+    return [found.get(unique.key, Inserted()) for unique in uniques]
+
+
+async def rows_written_before(store: Store, tasks: Sequence[NewTask]) -> Mapping[UUID, TaskRow]:
+    """Which of these new rows exist already.
+
+    Their ids are ours alone: a try whose reply was lost had been committed, all of it, and what it wrote has even
+    run since, so that its key is free again.
+    """
+    return {row.id: row for row in await retrying(lambda: store.get_tasks([task.id for task in tasks]))}
+
+
+async def _decide_together(
+    store: Store, uniques: Sequence[NewUnique], deadline: _Deadline
+) -> Sequence[Inserted | Held]:
+    task_path = uniques[0].task.task_path
 
     async def decide() -> Sequence[Attempt]:
         seconds = deadline.lock_seconds()

@@ -51,13 +51,14 @@ class Announcer:
     def announce(self) -> None:
         """Rows were committed: tell of them now or soon. Costs the caller nothing."""
         self._is_due = True
-        if self._telling is not None or not self._settings.notify:
+        if not self._settings.notify or (self._telling is not None and not self._telling.get_loop().is_closed()):
             return
         try:
             store = self._store()
         except NotOpen:  # closed since the commit: pollers find the rows
             return
         if store.capabilities.notifications:
+            self._hurry = asyncio.Event()  # one belongs to the event loop that first waits for it
             self._telling = asyncio.get_running_loop().create_task(self._tell(store), name="oxpull_async notify")
 
     def sealed(self, batch_id: UUID) -> None:
@@ -73,7 +74,8 @@ class Announcer:
 
     async def drain(self) -> None:
         """Have everything told, within a second."""
-        telling = [*self._others, *([self._telling] if self._telling is not None else [])]
+        here = asyncio.get_running_loop()
+        telling = [task for task in (*self._others, self._telling) if task is not None and task.get_loop() is here]
         if telling:
             self._hurry.set()
             await asyncio.wait(telling, timeout=_DRAIN_SECONDS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable
 
@@ -55,6 +57,59 @@ def test_an_object_that_is_open_in_one_loop_says_so_in_another(migrated_url: str
 
         assert here.run(ox.reference(PATH).enqueue(1)).created
         here.run(ox.close())
+
+
+def test_an_object_that_is_open_in_one_loop_is_neither_opened_nor_closed_in_another(migrated_url: str):
+    ox = Oxpull(migrated_url)
+    with asyncio.Runner() as here, asyncio.Runner() as there:
+        here.run(ox.open())
+
+        with pytest.raises(NotOpen, match="another event loop"):
+            there.run(ox.open())
+        with pytest.raises(NotOpen, match="another event loop"):
+            there.run(ox.close())
+
+        assert here.run(ox.reference(PATH).enqueue(1)).created
+        here.run(ox.close())
+
+
+def test_where_the_loop_was_closed_or_the_process_forked_it_opens_anew_and_harms_nobody(migrated_url: str):
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", LEFT_OPEN, migrated_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        out, complaints = process.communicate(timeout=60)
+
+    assert (process.returncode, out.split()) == (0, [b"True"] * 4), complaints.decode()
+
+
+LEFT_OPEN = f"""
+import asyncio, os, sys
+from oxpull_async import NotOpen, Oxpull
+
+ox = Oxpull(sys.argv[1])
+send = ox.reference("{PATH}")
+
+async def in_child():
+    async with ox:
+        print((await send.enqueue(2)).created, flush=True)
+
+async def forget():
+    await ox.open()
+    print((await send.enqueue(0)).created, flush=True)
+
+asyncio.run(forget())
+assert not ox.is_open
+runner = asyncio.Runner()
+runner.run(ox.open())
+print(runner.run(send.enqueue(1)).created, flush=True)
+if not (child := os.fork()):
+    asyncio.set_event_loop(None)
+    asyncio.run(in_child())
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(runner.run(asyncio.wait_for(send.enqueue(3), 20)).created, flush=True)
+runner.run(ox.close())
+"""
 
 
 def test_the_event_loop_of_production_servers_does_as_well(migrated_url: str, competitor: Competitor):

@@ -27,7 +27,7 @@ from oxpull_async.core.storable import MAX_NESTING, find_unstorable
 from oxpull_async.exceptions import InvalidArguments
 
 PATH = "app.tasks.send"
-TOO_LONG = 10**4300
+TOO_LONG = 10**308
 
 text = st.text(st.characters(codec=None, exclude_categories=()), max_size=8) | st.sampled_from(
     [
@@ -174,10 +174,10 @@ def test_a_result_is_refused_exactly_where_an_argument_would_be(value: Any) -> N
         ({"a\0": 1}, "in this key a NUL character"),
         ({"\udfff": 1}, "in this key a lone surrogate"),
         ({b"\xff": 1}, "in this key bytes are stored as text"),
-        ({TOO_LONG: 1}, "in this key an integer of more than 4300 digits"),
+        ({TOO_LONG: 1}, "in this key an integer of more than 308 digits"),
         ({1: float("nan"), "1": 2}, "nan isn't JSON"),
-        (TOO_LONG, "an integer of more than 4300 digits"),
-        (-TOO_LONG, "an integer of more than 4300 digits"),
+        (TOO_LONG, "an integer of more than 308 digits"),
+        (-TOO_LONG, "an integer of more than 308 digits"),
         (b"\xff", "bytes are stored as text, and these aren't UTF-8"),
         ({1, 2}, "a value of type set can't be stored as JSON"),
         (datetime.date(2026, 1, 1), "a value of type datetime.date can't be stored as JSON"),
@@ -209,8 +209,8 @@ def test_a_value_that_some_database_would_refuse_is_refused(value: object, compl
         "[" * 100,
         {float("nan"): 1},
         [[1]] * 100,
-        10**4299,
-        -(10**4299),
+        10**307,
+        -(10**307),
         {1: "a", "1": "b"},
         -0.0,
         1e16,
@@ -278,23 +278,21 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     assert "or contains itself" in refusal(circle)
 
 
-def test_integers_stay_bounded_where_the_interpreter_bounds_nothing() -> None:
-    bound = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(0)
+@pytest.mark.parametrize("bound", [0, 640])
+def test_integers_are_bounded_alike_whatever_the_interpreter_bounds(bound: int) -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(bound)
     try:
-        assert "more than 4300 digits" in refusal(TOO_LONG)
-        prepare_arguments(PATH, (TOO_LONG - 1,), {})
+        assert "more than 308 digits" in refusal(10**700)
+        assert "more than 308 digits" in refusal(["a" * 500, -TOO_LONG])
+        assert prepare_arguments(PATH, (TOO_LONG - 1, 1 - TOO_LONG, "1" * 1000), {}).args[0] == TOO_LONG - 1
     finally:
-        sys.set_int_max_str_digits(bound)
+        sys.set_int_max_str_digits(before)
 
 
-def test_integers_that_a_strict_interpreter_refuses_are_refused_in_its_words() -> None:
-    bound = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(640)
-    try:
-        assert "Exceeds the limit (640 digits)" in refusal(10**700)
-    finally:
-        sys.set_int_max_str_digits(bound)
+@pytest.mark.parametrize("offset", range(31))
+def test_an_integer_that_is_too_long_is_noticed_wherever_it_stands(offset: int) -> None:
+    assert "more than 308 digits" in refusal("x" * offset, TOO_LONG)
 
 
 def test_as_much_as_a_packet_holds_is_accepted_and_a_byte_more_refused() -> None:
@@ -305,6 +303,14 @@ def test_as_much_as_a_packet_holds_is_accepted_and_a_byte_more_refused() -> None
     assert "pass a reference to it" in refusal(most + "x")
     with pytest.raises(ValueError, match="return value: .* pass a reference to it"):
         prepare_result(most + "x" * overhead)
+
+
+def test_a_result_is_measured_as_it_is_sent() -> None:
+    quotes = MAX_PAYLOAD_BYTES // 8 - 1
+
+    assert prepare_result('"' * quotes) is not None
+    with pytest.raises(ValueError, match="return value: .* pass a reference to it"):
+        prepare_result('"' * (quotes + 1))
 
 
 def test_what_a_driver_escapes_counts_twice() -> None:

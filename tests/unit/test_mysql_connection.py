@@ -255,6 +255,18 @@ async def test_what_was_never_sent_is_sent_over_a_fresh_connection(
     assert connection.lost
 
 
+async def test_a_connection_to_a_server_that_only_reads_is_given_up(connection: Connection, server: PlayedServer):
+    server.answers = [[asyncmy.errors.OperationalError(1290, "running with the --read-only option")]]
+    connection.rest()
+
+    with pytest.raises(StoreError) as caught:
+        await connection.execute(UPDATE(id=1, text="x"))
+
+    assert caught.value.transient
+    assert not server.connected
+    assert connection.lost
+
+
 async def test_what_may_have_taken_effect_is_not_sent_again(
     connection: Connection, server: PlayedServer, fresh: PlayedServer
 ):

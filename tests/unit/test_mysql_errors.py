@@ -30,6 +30,7 @@ either_driver = pytest.mark.parametrize("errors", [asyncmy.errors, pymysql.err],
         (1205, LockNotAvailable),
         (3572, LockNotAvailable),
         (1213, DeadlockDetected),
+        (3101, DeadlockDetected),
         (1020, SerializationFailure),
         (1969, StatementTimeout),
         (3024, StatementTimeout),
@@ -64,7 +65,7 @@ def test_an_unknown_number_is_a_store_error_that_is_not_worth_repeating():
     assert (found.code, found.transient) == (1406, False)
 
 
-@pytest.mark.parametrize("number", [1290, 1836, 1114])
+@pytest.mark.parametrize("number", [1290, 1836, 1114, 1047, 1206])
 def test_what_may_pass_is_worth_repeating(number: int):
     found = classify(asyncmy.errors.OperationalError(number, "not now"))
 

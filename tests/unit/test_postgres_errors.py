@@ -5,9 +5,11 @@ from __future__ import annotations
 import traceback
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from oxpull_async import (
+    ConnectionLost,
     DeadlockDetected,
     InvalidSettings,
     LockNotAvailable,
@@ -17,7 +19,9 @@ from oxpull_async import (
     StoreError,
     WrongDatabase,
 )
+from oxpull_async.drivers._statements import Statement
 from oxpull_async.drivers.postgres.errors import classify
+from oxpull_async.drivers.postgres.pool import Connection
 
 
 class OfPsycopg(Exception):
@@ -55,6 +59,13 @@ def test_a_newcomer_is_told_what_to_do(code: str, kind: type[Exception], advice:
         ("40P01", DeadlockDetected),
         ("55P03", LockNotAvailable),
         ("3B001", SavepointMissing),
+        ("53300", ConnectionLost),
+        ("57P01", ConnectionLost),
+        ("57P03", ConnectionLost),
+        ("25P03", ConnectionLost),
+        ("25P04", ConnectionLost),
+        ("08006", ConnectionLost),
+        ("53100", StoreError),
         ("22P05", StoreError),
         (None, StoreError),
     ],
@@ -67,6 +78,37 @@ def test_an_error_is_known_by_its_state(
     assert type(found) is kind
     assert isinstance(found, StoreError)
     assert found.code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "transient"), [("53100", True), ("53200", True), ("25006", True), ("22P05", False), ("42501", False)]
+)
+def test_what_may_pass_by_itself_is_worth_repeating(code: str, transient: bool):
+    found = classify(OfPsycopg(code))
+
+    assert isinstance(found, StoreError)
+    assert found.transient is transient
+
+
+async def test_a_connection_to_a_server_that_only_reads_is_given_up():
+    class Raw:
+        is_cut = False
+
+        async def fetch(self, *arguments: object, timeout: float | None) -> None:
+            raise asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT in a read-only transaction")
+
+        def is_closed(self) -> bool:
+            return self.is_cut
+
+        def terminate(self) -> None:
+            self.is_cut = True
+
+    raw = Raw()
+
+    with pytest.raises(StoreError, match="read-only"):
+        await Connection(raw).execute(Statement("insert", "INSERT INTO note VALUES (1)")())
+
+    assert raw.is_cut
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])

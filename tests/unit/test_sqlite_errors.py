@@ -99,6 +99,15 @@ def test_a_missing_table_or_column_tells_to_migrate(connection: sqlite3.Connecti
     assert "oxpull-async migrate" in str(found)
 
 
+def test_a_full_disk_is_worth_another_try(connection: sqlite3.Connection):
+    connection.execute("PRAGMA max_page_count = 1")
+
+    found = classify(error_of(connection, f"INSERT INTO note (name) VALUES ('{'x' * 20_000}')"))
+
+    assert type(found) is StoreError
+    assert found.transient
+
+
 def test_a_savepoint_that_is_gone_is_told_apart(connection: sqlite3.Connection):
     assert isinstance(classify(error_of(connection, "ROLLBACK TO SAVEPOINT nowhere")), SavepointMissing)
 

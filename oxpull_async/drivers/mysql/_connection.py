@@ -14,7 +14,7 @@ from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Result, Step, Values
 from oxpull_async.drivers._statements import Statement
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT, ROLLBACK
-from oxpull_async.drivers.mysql.errors import DRIVER_ERRORS, NOT_SENT, PACKET_TOO_LARGE, classify
+from oxpull_async.drivers.mysql.errors import DRIVER_ERRORS, NOT_SENT, PACKET_TOO_LARGE, READ_ONLY, classify
 from oxpull_async.exceptions import ConnectionLost, StoreError
 
 _CLEANUP_SECONDS = 2.0
@@ -205,7 +205,9 @@ class Connection:
             raise
         except DRIVER_ERRORS as error:
             found = classify(error)
-            if isinstance(found, ConnectionLost):
+            read_only = isinstance(found, StoreError) and found.code in READ_ONLY
+            if read_only or isinstance(found, ConnectionLost):
+                # The primary may be elsewhere by now, and a new connection find it.
                 self.lost = True
                 self.raw.close()
             raise found from error

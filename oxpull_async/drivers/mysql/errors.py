@@ -31,6 +31,7 @@ _BY_NUMBER: dict[int, type[StoreError]] = {
     1205: LockNotAvailable,  # also MariaDB's NOWAIT
     3572: LockNotAvailable,  # MySQL's NOWAIT
     1213: DeadlockDetected,
+    3101: DeadlockDetected,  # group replication: lost to another member at the commit, which has undone it
     1020: SerializationFailure,  # MariaDB with innodb_snapshot_isolation
     1969: StatementTimeout,  # MariaDB's max_statement_time
     3024: StatementTimeout,  # MySQL's max_execution_time
@@ -45,8 +46,11 @@ _NOT_THERE = 1305  # a savepoint, or a function
 _NO_DATABASE = 1049
 _REFUSED = frozenset({1044, 1045, 1698})
 _REACH = "Does it run, and where the database URL says?"
-# Out of memory, a server that is read-only for now, a full disk: the same work may succeed later.
-_TRANSIENT = frozenset({1021, 1037, 1041, 1114, 1226, 1290, 1836})
+READ_ONLY = frozenset({1290, 1836})
+"""Such as a primary that has been replaced."""
+# A full disk, out of memory or of locks, a Galera node that isn't ready, a server that is read-only for now: the same
+# work may succeed later.
+_TRANSIENT = frozenset({1021, 1037, 1041, 1047, 1114, 1206, 1226, 1637, *READ_ONLY})
 
 _KEY = re.compile(r"for key '(?:([^'.]+)\.)?([^']+)'")
 _TABLE_BY_KEY = {

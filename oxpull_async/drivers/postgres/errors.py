@@ -28,8 +28,12 @@ _BY_SQLSTATE: dict[str, type[StoreError]] = {
     "25P01": SavepointMissing,
     "3B001": SavepointMissing,
 }
-# Too many clients, starting up or shutting down, out of memory: the same work may succeed later.
-_TRANSIENT_SQLSTATES = frozenset({"53300", "57P01", "57P02", "57P03", "53200", "55006", "0A000"})
+READ_ONLY = "25006"
+"""Also what a standby says, such as a primary that has been replaced."""
+# A full disk, out of memory, a server that is read-only for now: the same work may succeed later.
+_TRANSIENT_SQLSTATES = frozenset({"53100", "53200", "53400", "55006", "0A000", READ_ONLY})
+# Shutting down, starting up, too many clients, a transaction that idled or lasted for too long: the server hangs up.
+_LOST = ("08", "57P", "53300", "25P03", "25P04")
 _MISSING = frozenset({"42P01", "42703", "3F000"})
 _NO_DATABASE = "3D000"
 _REFUSED = frozenset({"28000", "28P01"})
@@ -87,7 +91,7 @@ def _by_sqlstate(error: BaseException, sqlstate: str) -> OxpullError:
         return UniqueViolation(message, code=sqlstate, table=_table(error))
     if sqlstate in _BY_SQLSTATE:
         return _BY_SQLSTATE[sqlstate](message, code=sqlstate)
-    if sqlstate.startswith(("08", "57P")):
+    if sqlstate.startswith(_LOST):
         return ConnectionLost(message, code=sqlstate)
     if sqlstate == _NO_DATABASE:
         return WrongDatabase(f"{message}. Create the database first.")

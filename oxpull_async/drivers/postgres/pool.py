@@ -15,7 +15,7 @@ from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._connecting import connect
 from oxpull_async.drivers.postgres._lender import Lender
 from oxpull_async.drivers.postgres._watch import Watch
-from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, classify, is_gone, unreadable
+from oxpull_async.drivers.postgres.errors import DRIVER_ERRORS, READ_ONLY, classify, is_gone, unreadable
 from oxpull_async.drivers.postgres.session import AsyncpgSession
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
 from oxpull_async.ports import Capabilities
@@ -51,7 +51,10 @@ class Connection:
         try:
             rows = await self.raw.fetch(text, *in_order(step.values), timeout=self._timeout)
         except DRIVER_ERRORS as error:
-            raise classify(error, closed=is_gone(self.raw)) from error
+            found = classify(error, closed=is_gone(self.raw))
+            if isinstance(found, StoreError) and found.code == READ_ONLY:
+                self.raw.terminate()  # the primary may be elsewhere by now, and a new connection find it
+            raise found from error
         return Result(rows, len(rows))
 
     async def command(self, text: str) -> None:

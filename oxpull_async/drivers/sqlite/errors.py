@@ -84,7 +84,10 @@ def _by_code(error: BaseException, code: int) -> OxpullError:
         )
     primary = code & 0xFF
     words = _WORDS.get(primary, "SQLite refused the statement")
-    return _BY_PRIMARY_CODE.get(primary, StoreError)(f"{words}: {message}", code=code)
+    found = _BY_PRIMARY_CODE.get(primary, StoreError)(f"{words}: {message}", code=code)
+    if primary == sqlite3.SQLITE_FULL:
+        found.transient = True
+    return found
 
 
 def _table(error: BaseException) -> str | None:
