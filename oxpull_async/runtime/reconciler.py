@@ -139,7 +139,7 @@ class Reconciler:
             foreign = await self._look()
             strangers = [Waiting(batch) for batch in foreign]
             for waiting in [*strangers, *self._witnesses.without]:
-                if not await self._find_witness(waiting, until=None):
+                if not await self._find_witness(waiting, until=None, surely=True):
                     reason = unknown_words(self._callbacks.unknown(waiting.batch)) or waiting.complaint
                     found += [(waiting.batch, reason)] if reason else []
         return found
@@ -198,14 +198,15 @@ class Reconciler:
     async def _advance_one(self, waiting: Waiting, until: float | None) -> bool:
         if not waiting.batch.is_counted:
             await retrying(partial(self._batches.count_members, waiting.batch.id))
-        if await self._find_witness(waiting, until):
+        if await self._find_witness(waiting, until, surely=waiting.was_tried):
             return False
         return await self._complete(waiting)
 
-    async def _find_witness(self, waiting: Waiting, until: float | None) -> bool:
+    async def _find_witness(self, waiting: Waiting, until: float | None, *, surely: bool) -> bool:
         """Page down to the next pending member; False if there is none. True also where time ran out on the way.
 
-        Pages grow, and where even long ones have shown none, one count of all members is cheaper than going on.
+        Pages grow, and where even long ones have shown none, one look at all members is cheaper than going on. Unless
+        ``surely``, that look is left to the completion, which counts them anyway: most often there is none by then.
         """
         page = SCAN_PAGE
         while True:
@@ -218,18 +219,21 @@ class Reconciler:
             waiting.cursor = scan.pending or scan.lowest
             page *= 2
             if page > _LONGEST_PAGE:
-                return await self._count_for_witness(waiting)
+                return surely and await self._look_at_all(waiting)
             if until is not None and time.monotonic() >= until:
                 return True
 
-    async def _count_for_witness(self, waiting: Waiting) -> bool:
+    async def _look_at_all(self, waiting: Waiting) -> bool:
         highest = await self._reads.highest_pending(waiting.batch.id)
-        if highest is None:
-            return False
-        self._witnesses.set(waiting, highest)
-        if highest in self._heard:
-            self._witnesses.settled([highest])
-        return True
+        if highest is not None:
+            self._set_unheard(waiting, highest)
+        return highest is not None
+
+    def _set_unheard(self, waiting: Waiting, task_id: UUID) -> None:
+        """A look that took long has found it pending; what was heard meanwhile is true."""
+        self._witnesses.set(waiting, task_id)
+        if task_id in self._heard:
+            self._witnesses.settled([task_id])
 
     async def _complete(self, waiting: Waiting) -> bool:
         row = await self._reads.get(waiting.batch.id)
@@ -246,16 +250,18 @@ class Reconciler:
                 await self._tell(row, completion, ending)
                 return True
             case StillPending(task_id):
-                self._reopened(waiting, task_id)
+                self._still_pending(waiting, task_id)
             case NotSealed():
                 self._witnesses.forget(row.id)
         return False
 
-    def _reopened(self, waiting: Waiting, task_id: UUID) -> None:
-        """A member is pending that had been settled: a retry, most likely."""
-        waiting.reopened += 1
-        waiting.not_before = time.monotonic() + min(_backoff(waiting.reopened), _REOPENED_SECONDS)
-        self._witnesses.set(waiting, task_id)
+    def _still_pending(self, waiting: Waiting, task_id: UUID) -> None:
+        """The first try was a guess. At a later one a member is pending that had been settled: a retry, most likely."""
+        if waiting.was_tried:
+            waiting.reopened += 1
+            waiting.not_before = time.monotonic() + min(_backoff(waiting.reopened), _REOPENED_SECONDS)
+        waiting.was_tried = True
+        self._set_unheard(waiting, task_id)
 
     async def _tell(self, row: BatchRow, completion: Completion, ending: Ending) -> None:
         log(

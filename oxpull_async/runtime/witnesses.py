@@ -25,6 +25,8 @@ class Waiting:
     """Monotonic time before which it isn't tried again."""
     failures: int = 0
     """How often completing it has failed."""
+    was_tried: bool = False
+    """Whether a try to complete it has met a pending member: from then on one is looked for before all are counted."""
     reopened: int = 0
     """How often a member that had been settled was pending again when it was to be completed."""
     complaint: str | None = None

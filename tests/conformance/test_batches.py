@@ -320,6 +320,17 @@ async def test_a_scan_finds_the_highest_pending_member(store: Store, competitor:
     assert await store.batches.highest_pending(new_id()) is None
 
 
+async def test_a_scan_goes_down_as_many_members_as_it_may(store: Store):
+    batch_id, tasks = await filled(store, count=205)
+    await store.discard(ids(tasks[1:]), now=now())
+    order = [member.task_id for member in await store.batches.members(batch_id, statuses=None, after=None, limit=999)]
+
+    assert await store.batches.scan(batch_id, below=None, limit=150) == Scan(None, order[-150])
+    assert await store.batches.scan(batch_id, below=None, limit=200) == Scan(None, order[-200])
+    assert (await store.batches.scan(batch_id, below=order[-150], limit=150)).pending == tasks[0].id
+    assert await store.batches.scan(batch_id, below=None, limit=1_000) == Scan(tasks[0].id, order[0])
+
+
 @pytest.mark.parametrize("status", SETTLED)
 async def test_settled_rows_and_missing_ones_are_not_pending(store: Store, competitor: Competitor, status: str):
     (task,) = await inserted(store)
@@ -408,6 +419,17 @@ async def test_a_pending_member_undoes_the_completion(store: Store, competitor: 
     found = await batch(store, batch_id)
     assert (found.status, found.completed_at, found.failed_count) == ("SEALED", None, None)
     assert await store.get_task(callback.id) is None
+
+
+async def test_a_pending_member_of_a_wide_batch_undoes_its_completion(store: Store, competitor: Competitor):
+    batch_id, tasks = await sealed(store, count=3)
+    competitor.run(f"UPDATE {BATCHES} SET total_count = 1000000 WHERE id = ?", batch_id)
+    competitor.set_task(tasks[2].id, status="SUCCESSFUL")
+
+    assert await complete(store, batch_id, new_task()) == StillPending(tasks[1].id)
+
+    await store.discard(ids(tasks), now=now())
+    assert await complete(store, batch_id, new_task()) == Completed(Ending(1_000_000, 0, 999_999))
 
 
 async def test_only_a_sealed_batch_completes_and_only_once(store: Store):

@@ -304,6 +304,61 @@ async def test_a_wide_batch_costs_one_row_until_its_last_member_is_settled(
     assert seen.state(batch) == ("COMPLETE", 2500, 0)
 
 
+@pytest.mark.engines("sqlite")
+async def test_the_members_of_a_wide_batch_are_counted_once_to_complete_it(
+    ox: Oxpull, tasks: Tasks, seen: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[str] = []
+    for name in ("highest_pending", "complete"):
+        monkeypatch.setattr(ox.store.batches, name, noted(looks, getattr(ox.store.batches, name), name))
+    batch = await ox.batches.create("proof", on_complete=tasks.done)
+    added = await batch.add_many(tasks.work, [(number,) for number in range(3_200)])
+    await batch.seal()
+    await ox.actions.discard_many([each.id for each in added][2:])
+
+    assert await ox.batches.reconcile() == 0  # no page shows the two that are pending: the count does
+    assert looks == ["complete"]
+    await ox.actions.discard(added[1].id)
+    assert await ox.batches.reconcile() == 0
+    await ox.actions.discard(added[0].id)
+    assert await ox.batches.reconcile() == 1
+
+    assert looks == ["complete", "complete"]
+    assert seen.state(batch) == ("COMPLETE", 3_200, 0)
+    assert seen.callbacks() == ["done"]
+
+
+@pytest.mark.engines("sqlite")
+async def test_who_has_counted_a_wide_batch_too_early_looks_for_pending_members_alone(
+    ox: Oxpull, tasks: Tasks, seen: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[str] = []
+    for name in ("highest_pending", "complete"):
+        monkeypatch.setattr(ox.store.batches, name, noted(looks, getattr(ox.store.batches, name), name))
+    batch = await ox.batches.create("proof")
+    added = await batch.add_many(tasks.work, [(number,) for number in range(6_600)])
+    await batch.seal()
+    ids = [each.id for each in added]
+    await ox.actions.discard_many([*ids[1:3_300], *ids[3_301:]])
+    assert await ox.batches.reconcile() == 0
+
+    await ox.actions.discard(ids[3_300])
+    assert await ox.batches.reconcile() == 0
+    assert looks == ["complete", "highest_pending"]
+    await ox.actions.discard(ids[0])
+    assert await ox.batches.reconcile() == 1
+
+    assert looks == ["complete", "highest_pending", "complete"]
+
+
+def noted(looks: list[str], method: Any, name: str) -> Any:
+    async def look(*args: Any, **kwargs: Any) -> Any:
+        looks.append(name)
+        return await method(*args, **kwargs)
+
+    return look
+
+
 # One batch can't stop the others
 
 

@@ -133,19 +133,30 @@ def count_members(batch_id: UUID) -> Procedure[int | None]:
 
 
 def tally(batch_id: UUID, width: int | None) -> Procedure[Tally]:
-    found, _ = yield from tally_with_highest(batch_id, width)
-    return found
-
-
-def tally_with_highest(batch_id: UUID, width: int | None) -> Procedure[tuple[Tally, UUID | None]]:
-    """The tally, and the highest id among pending members."""
     if width is None:
         counted = yield _COUNT_UP_TO(batch_id=batch_id, limit=WIDE)
         width = counted.rows[0][0]
     statement = _TALLY_WIDE if width >= WIDE else _TALLY
     result = yield statement(batch_id=batch_id)
+    return Tally({row[0]: row[1] for row in result.rows})
+
+
+def tally_with_highest(batch_id: UUID, width: int | None) -> Procedure[tuple[Tally, UUID | None]]:
+    """The tally, and the highest id among pending members."""
+    if width is not None and width >= WIDE:
+        return (yield from _wide_tally_with_highest(batch_id, width))
+    result = yield _TALLY(batch_id=batch_id)
     highest = max((row[2] for row in result.rows if row[2] is not None), default=None)
     return Tally({row[0]: row[1] for row in result.rows}), None if highest is None else UUID(highest)
+
+
+def _wide_tally_with_highest(batch_id: UUID, width: int) -> Procedure[tuple[Tally, UUID | None]]:
+    """Each statement has a view of its own: a pending member may have settled by the second."""
+    while True:
+        found = yield from tally(batch_id, width)
+        highest = (yield from highest_pending(batch_id)) if found.pending else None
+        if highest is not None or not found.pending:
+            return found, highest
 
 
 def highest_pending(batch_id: UUID) -> Procedure[UUID | None]:

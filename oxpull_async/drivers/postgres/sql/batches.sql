@@ -133,9 +133,8 @@ WHERE member.batch_id = :batch_id::uuid
 GROUP BY task.status
 
 -- name: tally_wide
--- For a wide batch the free join is the cheaper one.
-SELECT task.status, count(*),
-    max(member.task_id::text) FILTER (WHERE task.status IS NOT NULL AND task.status NOT IN {{settled}})
+-- For a wide batch the free join is the cheaper one, and nothing is carried along that a sort would have to move.
+SELECT task.status, count(*)
 FROM oxpull_oxpullbatchmember AS member
 LEFT JOIN django_ox_oxtask AS task ON task.id = member.task_id
 WHERE member.batch_id = :batch_id::uuid
@@ -162,11 +161,24 @@ WHERE :any_status::boolean OR task.status = ANY(:statuses::varchar[])
 ORDER BY page.task_id
 
 -- name: scan_members
--- A page by the unique index, downwards; each row is looked up by its key, whatever the statistics say of its status.
-WITH page AS MATERIALIZED (
-    SELECT task_id FROM oxpull_oxpullbatchmember
-    WHERE batch_id = :batch_id::uuid AND task_id < :below::uuid
-    ORDER BY task_id DESC LIMIT :limit::int
+-- A page by the unique index, downwards; each row is looked up by its key, whatever the statistics say of its status. In
+-- pieces of 100: of a batch that is newer than the statistics all members would be read and sorted for a page at once.
+WITH RECURSIVE piece AS (
+    SELECT 100 AS read, ARRAY(
+        SELECT task_id FROM oxpull_oxpullbatchmember
+        WHERE batch_id = :batch_id::uuid AND task_id < :below::uuid
+        ORDER BY task_id DESC LIMIT 100
+    ) AS ids
+    UNION ALL
+    SELECT piece.read + 100, ARRAY(
+        SELECT task_id FROM oxpull_oxpullbatchmember
+        WHERE batch_id = :batch_id::uuid AND task_id < piece.ids[100]
+        ORDER BY task_id DESC LIMIT 100
+    )
+    FROM piece WHERE piece.read < :limit::int AND piece.ids[100] IS NOT NULL
+), page AS MATERIALIZED (
+    SELECT member.task_id FROM piece CROSS JOIN unnest(piece.ids) AS member (task_id)
+    ORDER BY member.task_id DESC LIMIT :limit::int
 )
 SELECT (
         SELECT page.task_id
