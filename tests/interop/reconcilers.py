@@ -1,4 +1,4 @@
-"""Reconcilers in a process that is killed at random, again and again."""
+"""Reconcilers of either side in processes that are killed at random, again and again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,27 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
+from peers import Peer
 
 from oxpull_async import Oxpull
 from tests.integration.competitor import aside
 from tests.integration.doomed import Doomed
+
+
+class MortalPeer:
+    """A reconciler of theirs, killed and started again."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.deaths = 0
+
+    async def live_and_die(self) -> None:
+        with anyio.CancelScope(shield=True):  # a cancel would leave it alive
+            process = await self._peer.tell("reconcile_until_killed")
+            await anyio.sleep(random.uniform(0.02, 0.5))
+            os.kill(process, signal.SIGKILL)
+            assert await self._peer.tell("was_killed", process)
+        self.deaths += 1
 
 
 class Mortal:

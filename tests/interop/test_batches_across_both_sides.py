@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ pytest.importorskip("django_ox", reason="the reference needs Python 3.12")
 
 from django_project import tasks
 from peers import Peer, started_peer
-from reconcilers import Mortal
+from reconcilers import Mortal, MortalPeer
 
 from oxpull_async import Batch, BatchMemberExists, BatchSealed, InvalidTask, Oxpull, SerializationFailure
 from tests.eventually import eventually
@@ -263,19 +263,18 @@ async def snapshot(url: str) -> AsyncIterator[tuple[Any, Callable[[str], Awaitab
 async def test_each_callback_comes_once_however_many_reconcilers_race_and_die(
     known: Oxpull, fleet: list[Peer], watcher: Competitor, migrated_url: str
 ):
-    """Four of ours in two processes that are killed again and again, two here, and two of theirs."""
+    """Four of ours in two processes and two of theirs, all killed again and again, and two of ours here."""
     count, deaths = rounds(small=40, full=400), rounds(small=4, full=40)
     mortals = [Mortal(migrated_url) for _ in range(2)]
+    theirs = [MortalPeer(peer) for peer in fleet]
     expected: dict[UUID, list[str]] = {}
     try:
         async with anyio.create_task_group() as group:
-            for mortal in mortals:
+            for mortal in (*mortals, *theirs):
                 group.start_soon(for_ever, mortal.live_and_die)
             for _ in range(2):
                 group.start_soon(for_ever, known.batches.reconcile)
-            for peer in fleet:
-                group.start_soon(for_ever, partial(peer.tell, "reconcile"))
-            while len(expected) < count or sum(mortal.deaths for mortal in mortals) < deaths:
+            while len(expected) < count or min(_deaths(mortals), _deaths(theirs)) < deaths:
                 batch, statuses = await settled_batch(known, watcher)
                 expected[batch.id] = statuses
             await eventually(lambda: aside(all_are_complete, watcher), within=60)
@@ -294,6 +293,10 @@ async def test_each_callback_comes_once_however_many_reconcilers_race_and_die(
         f"OR success_task_id NOT IN (SELECT id FROM {TASKS})"
     )
     assert named == [(0,)]
+
+
+def _deaths(mortals: Sequence[Mortal | MortalPeer]) -> int:
+    return sum(mortal.deaths for mortal in mortals)
 
 
 async def for_ever(deed: Callable[[], Awaitable[Any]]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from typing import Any
 
 from django_project import peer  # sets Django up
 
-from django.db import OperationalError, connection, transaction  # isort: skip
+from django.db import OperationalError, connection, connections, transaction  # isort: skip
 from django.utils.module_loading import import_string  # isort: skip
 from oxpull import batches  # isort: skip
 from oxpull.exceptions import BatchSealed  # isort: skip
@@ -77,6 +80,25 @@ def reconcile_for(seconds: float) -> int:
     return completed
 
 
+def reconcile_until_killed() -> int:
+    """Pass after pass in a process of its own, which is forked, for a new interpreter takes seconds; its id."""
+    connections.close_all()
+    parent, child = os.getpid(), os.fork()
+    if not child:
+        try:
+            while os.getppid() == parent:
+                with contextlib.suppress(OperationalError):
+                    reconcile()
+        finally:
+            os._exit(1)
+    return child
+
+
+def was_killed(child: int) -> bool:
+    """Whether it was, once it has ended."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
 def _task(path: str | None) -> Any:
     return None if path is None else import_string(f"django_project.tasks.{path}")
 
@@ -94,6 +116,8 @@ peer.ORDERS.update(
             status,
             reconcile,
             reconcile_for,
+            reconcile_until_killed,
+            was_killed,
         )
     }
 )
