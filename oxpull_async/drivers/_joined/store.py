@@ -8,13 +8,15 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
 from oxpull_async.drivers._joined.keys import JoinedSqlKeyStore
-from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession, StepwiseRunner, TellingSession
+from oxpull_async.drivers._joined.packets import fitting
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, ChangedSession, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
@@ -116,7 +118,10 @@ class JoinedSqlStore:
         self._room = callers.room
         self._own = own
         self._is_over = False
-        self._session: JoinedSession = TellingSession(session, self._room.joined.telling) if tells else session
+        self._abandon: Callable[[], None] | None = getattr(session, "abandon", None)
+        if (limit := self._room.pool.largest_packet) is not None:
+            session = ChangedSession(session, partial(fitting, limit=limit))
+        self._session: JoinedSession = ChangedSession(session, self._room.joined.telling) if tells else session
         session = self._session
         self.batches: JoinedSqlBatchStore = JoinedSqlBatchStore(session, callers.room)
         self._keys = JoinedSqlKeyStore(session, callers.room, self._note)
@@ -163,8 +168,8 @@ class JoinedSqlStore:
             try:
                 await shielded(self._at_rest(), within=CLEANUP_SECONDS)
             except TimeoutError:
-                if isinstance(self._session, StepwiseRunner):
-                    self._session.abandon()
+                if self._abandon is not None:
+                    self._abandon()
             raise
         self._is_over = True
         await self._at_rest()

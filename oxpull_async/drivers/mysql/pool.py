@@ -57,6 +57,11 @@ class Pool:
         self._slots: anyio.Semaphore | None = None
         self._rechecks: anyio.Semaphore | None = None
 
+    @property
+    def largest_packet(self) -> int | None:
+        """The server's ``max_allowed_packet``."""
+        return self._limits.max_packet_bytes
+
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
         first = await self._new_connection()
