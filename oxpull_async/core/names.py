@@ -19,6 +19,9 @@ MAX_ATTEMPTS_CEILING = 32_767
 MAX_TIMEOUT_SECONDS = 31_557_600_000
 """A thousand years of 365.25 days."""
 
+_OUTERMOST_YEARS = (1, 9999)
+"""In which some driver takes an instant for an infinity, or can't read it in another time zone."""
+
 _SHOWN = 80
 
 
@@ -95,9 +98,12 @@ def check_run_after(value: datetime | Duration, now: datetime) -> datetime:
     try:
         instant = value if isinstance(value, datetime) else now + timedelta(seconds=seconds(value, "run_after"))
         if instant.utcoffset() is not None:
-            return instant.astimezone(UTC)
+            instant = instant.astimezone(UTC)
+            if instant.year in _OUTERMOST_YEARS:
+                raise OverflowError
+            return instant
     except OverflowError as error:
-        raise InvalidArguments(f"run_after is {_shown(value)}, which leaves the years 1 to 9999") from error
+        raise InvalidArguments(f"run_after is {_shown(value)}, which leaves the years 2 to 9998") from error
     except (TypeError, ValueError) as error:
         raise InvalidArguments(f"{error}; run_after takes an aware datetime or a duration") from error
     raise InvalidArguments(

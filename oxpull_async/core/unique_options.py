@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -70,6 +71,8 @@ class Unique:
 
 
 def _check_by(by: object) -> None:
+    if inspect.iscoroutinefunction(by):
+        raise InvalidTask(f"Unique(by=…) takes a function that says at once what counts, not the coroutine {by!r}")
     if by is None or callable(by):
         return
     if not isinstance(by, Sequence) or isinstance(by, str) or not by or not all(isinstance(name, str) for name in by):

@@ -62,12 +62,15 @@ class Session(Protocol):
 
 
 def changed(procedure: Procedure[T], change: Callable[[Step], Step | Result]) -> Procedure[T]:
-    """The same procedure with other steps: each runs as ``change`` gives it, or isn't run where that gives a result."""
+    """The same procedure with other steps: each runs as ``change`` gives it, or isn't run where that gives a result.
+
+    What ``change`` raises, the step has ended with.
+    """
     try:
         step = next(procedure)
         while True:
-            instead = change(step)
             try:
+                instead = change(step)
                 result = instead if isinstance(instead, Result) else (yield instead)
             except REFUSALS as error:
                 step = procedure.throw(error)

@@ -47,6 +47,11 @@ class Alone(Protocol):
 class Pool(Protocol):
     """The library's own connections to one database."""
 
+    @property
+    def largest_packet(self) -> int | None:
+        """How many bytes a statement may have for the server to take it; None where there is no such bound."""
+        ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...

@@ -157,7 +157,9 @@ class SqlStore(LimitOperations):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[JoinedStore]:
         async with self._pool.begin() as session:
-            yield JoinedSqlStore(session, self._callers, own=True)
+            joined = JoinedSqlStore(session, self._callers, own=True)
+            async with joined.lasting():
+                yield joined
 
     async def get_task(self, task_id: UUID) -> TaskRow | None:
         return await self._pool.read(self._room.tasks.get(task_id))

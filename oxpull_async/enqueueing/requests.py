@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -155,8 +156,9 @@ def _key(unique: Unique, task: AnyTask, call: Call, row: NewTask, prepared: Prep
         value = encode_result(value)
     try:
         return own_key(row.backend_name, row.task_path, row.queue_name, scope, value)
-    except (TypeError, ValueError) as error:
-        raise InvalidArguments(f"the unique key of {task.path} can't be made of {value!r}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        shown = reprlib.repr(value)
+        raise InvalidArguments(f"the unique key of {task.path} can't be made of {shown}: {error}") from error
 
 
 def _chosen(names: tuple[str, ...], task: AnyTask, call: Call) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
+from oxpull_async import Oxpull, TaskStatus
+from oxpull_async.core.keys import unique_key
+from oxpull_async.drivers.mysql import pool as pools
 from oxpull_async.drivers.mysql import tasks
-from oxpull_async.drivers.mysql.pool import Pool
+from oxpull_async.drivers.mysql.pool import Pool, session
 from oxpull_async.exceptions import ConnectionLost, NotOpen, PoolTimeout, StoreError, WrongDatabase
 from oxpull_async.ports import Store
 from oxpull_async.settings import make_settings
@@ -41,6 +44,31 @@ async def test_a_session_does_not_depend_on_the_servers_defaults(pool: Pool):
     assert (autocommit, zone, wait, charset) == (1, "+00:00", 1, "utf8mb4")
     assert {"STRICT_ALL_TABLES", "TRADITIONAL"} <= set(mode.split(","))
     assert {level for _, level in levels.rows} == {"READ-COMMITTED"}
+
+
+async def test_guards_against_careless_statements_are_not_for_ours(
+    migrated_url: str, competitor: Competitor, monkeypatch: pytest.MonkeyPatch
+):
+    careful = "SET sql_safe_updates = 1, max_join_size = 1, sql_select_limit = 1, completion_type = 'RELEASE'"
+    impatient = "/*M! , max_statement_time = 0.1 */ /*!80000 , max_execution_time = 100 */; "
+    monkeypatch.setattr(pools, "session", lambda seconds: careful + impatient + session(seconds))
+    async with Oxpull(migrated_url) as ox:
+        task = ox.task(unique=True)(noted)
+
+        results = await ox.enqueue_many(task, [(number,) for number in range(3)])
+        competitor.begin()
+        competitor.insert_unique(unique_key("default", task.path, "default", ["busy"], {}))
+        waiting = asyncio.ensure_future(task.enqueue("busy"))
+        with competitor.another() as observer:
+            await eventually(lambda: observer.waiting_sessions() == 1)
+        competitor.commit()
+
+        assert not (await waiting).created
+        assert await ox.run_until_idle() == 3
+        assert [(await result.refresh()).status for result in results] == [TaskStatus.SUCCESSFUL] * 3
+
+
+async def noted(value: object) -> None: ...
 
 
 async def test_what_a_column_cannot_hold_is_refused_and_not_cut(store: Store):

@@ -16,6 +16,7 @@ from oxpull_async import (
     InvalidArguments,
     NotOpen,
     Oxpull,
+    StoreError,
     TransactionRequired,
     TransactionRolledBack,
     WrongDatabase,
@@ -212,6 +213,34 @@ async def test_missing_tables_are_told_and_cost_the_caller_nothing(
             await caller.close()
 
         assert own_rows(competitor) == {1, 2}
+
+
+# The server would hang up
+@pytest.mark.engines("mysql")
+@pytest.mark.usefixtures("few")
+async def test_more_than_the_server_takes_is_refused_and_costs_the_caller_nothing(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
+):
+    store: Any = ox.store
+    store._pool._limits.max_packet_bytes = 10_000
+    bound = ox.bind(caller.bindable)
+    much = "'" * 4_000
+
+    await caller.begin()
+    await caller.order(1)
+    for call in (
+        bound.enqueue(ox.reference("proof.work"), much),
+        bound.enqueue_unique(send, much),
+        bound.enqueue_unique_many(send, [(1,), (much,)]),
+    ):
+        with pytest.raises(StoreError, match="max_allowed_packet.*nothing was sent") as caught:
+            await call
+        assert (caught.value.code, caught.value.transient) == (1153, False)
+    assert (await bound.enqueue_unique(send, 1)).created
+    await caller.commit()
+
+    assert own_rows(competitor) == {1}
+    assert competitor.counts() == (1, 1)
 
 
 # Anything but a connection or session, before any SQL

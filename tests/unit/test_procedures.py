@@ -69,3 +69,20 @@ def test_an_error_reaches_the_procedure_that_may_handle_it() -> None:
     procedure.close()
 
     assert seen == [error, "closed"]
+
+
+def test_what_the_change_raises_reaches_the_procedure_too() -> None:
+    seen: list[object] = []
+    error = DeadlockDetected("ended")
+
+    def change(step: Step) -> Step:
+        if step == _FIRST():
+            raise error
+        return step
+
+    procedure = changed(_both(seen), change)
+
+    assert next(procedure) == _SECOND()
+    with _ends_with("answer"):
+        procedure.send(Result((), 2))
+    assert seen == [error, 2, "closed"]

@@ -43,18 +43,18 @@ class JoinedSession(Protocol):
         ...
 
 
-class Telling(Protocol):
-    """Makes the procedure that tells of its task rows."""
+class Otherwise(Protocol):
+    """Makes the procedure that does the same with other steps."""
 
     def __call__(self, procedure: Procedure[T]) -> Procedure[T]: ...
 
 
-class TellingSession:
-    """A session of which others are told once the caller has committed its task rows."""
+class ChangedSession:
+    """A session whose procedures take other steps."""
 
-    def __init__(self, session: JoinedSession, telling: Telling) -> None:
+    def __init__(self, session: JoinedSession, otherwise: Otherwise) -> None:
         self._session = session
-        self._telling = telling
+        self._otherwise = otherwise
 
     @property
     def engine(self) -> str:
@@ -72,7 +72,7 @@ class TellingSession:
         await self._session.prepare()
 
     async def run(self, procedure: Procedure[T]) -> T:
-        return await self._session.run(self._telling(procedure))
+        return await self._session.run(self._otherwise(procedure))
 
 
 class StepwiseRunner:

@@ -8,17 +8,26 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
 from oxpull_async.drivers._joined.keys import JoinedSqlKeyStore
-from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, JoinedSession, TellingSession
+from oxpull_async.drivers._joined.packets import fitting
+from oxpull_async.drivers._joined.session import CLEANUP_SECONDS, ChangedSession, JoinedSession
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room import Room
 from oxpull_async.drivers._savepoints import new_name, opened, released, roll_back
-from oxpull_async.exceptions import ConnectionLost, OxpullError, StoreError, TransactionRolledBack, WrongDatabase
+from oxpull_async.exceptions import (
+    ConnectionLost,
+    OxpullError,
+    StoreError,
+    TransactionRequired,
+    TransactionRolledBack,
+    WrongDatabase,
+)
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from oxpull_async.ports_joined import JoinedAnswers
 
@@ -108,7 +117,11 @@ class JoinedSqlStore:
         self._callers = callers
         self._room = callers.room
         self._own = own
-        self._session: JoinedSession = TellingSession(session, self._room.joined.telling) if tells else session
+        self._is_over = False
+        self._abandon: Callable[[], None] | None = getattr(session, "abandon", None)
+        if (limit := self._room.pool.largest_packet) is not None:
+            session = ChangedSession(session, partial(fitting, limit=limit))
+        self._session: JoinedSession = ChangedSession(session, self._room.joined.telling) if tells else session
         session = self._session
         self.batches: JoinedSqlBatchStore = JoinedSqlBatchStore(session, callers.room)
         self._keys = JoinedSqlKeyStore(session, callers.room, self._note)
@@ -131,6 +144,8 @@ class JoinedSqlStore:
             if self._connect is not None:
                 self._connection = await self._connect()
                 await held.enter_async_context(locks.of(self._connection))
+            if self._is_over:
+                raise TransactionRequired("this transaction has ended: enqueue within the block of ox.transaction()")
             await session.prepare()
             if not self._own:
                 await self._callers.identities.check(session)
@@ -139,6 +154,29 @@ class JoinedSqlStore:
                 return
             async with self._savepoint():
                 yield
+
+    @asynccontextmanager
+    async def lasting(self) -> AsyncIterator[None]:
+        """Takes calls for as long as the block lasts; its connection is somebody else's after that.
+
+        Calls that are under way then are waited for, or cut off where the block has failed.
+        """
+        try:
+            yield
+        except BaseException:
+            self._is_over = True
+            try:
+                await shielded(self._at_rest(), within=CLEANUP_SECONDS)
+            except TimeoutError:
+                if self._abandon is not None:
+                    self._abandon()
+            raise
+        self._is_over = True
+        await self._at_rest()
+
+    async def _at_rest(self) -> None:
+        async with self._callers.locks.of(self._connection):
+            pass
 
     @asynccontextmanager
     async def _savepoint(self) -> AsyncIterator[None]:

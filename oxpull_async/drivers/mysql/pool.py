@@ -57,6 +57,11 @@ class Pool:
         self._slots: anyio.Semaphore | None = None
         self._rechecks: anyio.Semaphore | None = None
 
+    @property
+    def largest_packet(self) -> int | None:
+        """The server's ``max_allowed_packet``."""
+        return self._limits.max_packet_bytes
+
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
         first = await self._new_connection()
@@ -305,11 +310,14 @@ def session(table_wait_seconds: float) -> str:
 
     READ COMMITTED takes no gap locks; strict SQL refuses what it would have
     to cut; a wait for a row ends after a second. MariaDB turns a long IN into
-    a join, which reads the whole table.
+    a join, which reads the whole table. No guard against careless statements
+    applies to ours, whose time we bound ourselves.
     """
     return (
         "SET autocommit = 1, time_zone = '+00:00', sql_mode = 'TRADITIONAL', innodb_lock_wait_timeout = 1, "
-        f"lock_wait_timeout = {max(1, round(table_wait_seconds))} /*M! , in_predicate_conversion_threshold = 0 */; "
+        f"lock_wait_timeout = {max(1, round(table_wait_seconds))}, completion_type = 'NO_CHAIN', "
+        "sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615 "
+        "/*M! , in_predicate_conversion_threshold = 0, max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */; "
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
     )
 

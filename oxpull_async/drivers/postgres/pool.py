@@ -89,6 +89,11 @@ class Pool:
         self._rechecks = anyio.Semaphore(_RECHECKS)
         self._watch = Watch(settings.statement_timeout)
 
+    @property
+    def largest_packet(self) -> int | None:
+        """None worth telling: a gigabyte."""
+        return None
+
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
         settings = self._settings

@@ -45,6 +45,11 @@ class Pool:
         self._held: HeldTransaction | None = None
         """In memory alone: a transaction that lasts must let others read, for there is no second connection."""
 
+    @property
+    def largest_packet(self) -> int | None:
+        """None worth telling: a gigabyte."""
+        return None
+
     async def open(self) -> None:
         """Connect, so that a wrong path fails here and not at the first enqueue."""
         if self._writer is not None:
