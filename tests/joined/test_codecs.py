@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from oxpull_async import Oxpull
+from oxpull_async import Oxpull, Unique
 from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor
 from tests.joined.calls import SEND
@@ -42,12 +42,16 @@ async def _text_of_ids(connection: Any) -> None:
     await connection.set_type_codec("uuid", encoder=str, decoder=str, schema="pg_catalog", format="text")
 
 
+async def _text_of_instants(connection: Any) -> None:
+    await connection.set_type_codec("timestamptz", encoder=str, decoder=str, schema="pg_catalog", format="text")
+
+
 async def _nothing(connection: Any) -> None:
     """As it comes."""
 
 
 @pytest.mark.parametrize("way", ["asyncpg", "asyncpg-pool"], indirect=True)
-@pytest.mark.parametrize("codec", [_nothing, _json, _other_json, _text_of_ids])
+@pytest.mark.parametrize("codec", [_nothing, _json, _other_json, _text_of_ids, _text_of_instants])
 async def test_codecs_of_the_callers_connection_change_nothing(
     ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor, codec: Any
 ):
@@ -58,8 +62,15 @@ async def test_codecs_of_the_callers_connection_change_nothing(
     created = await bound.enqueue_unique(send, VALUE, extra=VALUE)
     found = await bound.enqueue_unique(send, VALUE, extra=VALUE)
     many = await bound.enqueue_unique_many(send, [(VALUE,), (VALUE,)])
+    batch = await bound.batches.create("b")
+    await batch.add(send, VALUE, extra=VALUE)
+    window = ox.reference("proof.window", unique=Unique(window=1000))
+    first = await bound.enqueue(window)
+    await caller.run("UPDATE django_ox_oxtask SET status = 'DISCARDED' WHERE task_path = 'proof.window'")
+    assert (await bound.enqueue(window)).id == first.id
     await caller.commit()
 
+    assert (await (await ox.batches.get(batch.id)).progress()).total == 1
     for result in (created, found):
         assert (result.args, result.kwargs) == ([VALUE], {"extra": VALUE})
     assert (found.id, found.created) == (created.id, False)
@@ -67,7 +78,7 @@ async def test_codecs_of_the_callers_connection_change_nothing(
     stored = await ox.get_result(created.id)
     assert (stored.args, stored.kwargs, stored.id) == ([VALUE], {"extra": VALUE}, created.id)
     assert (await send.enqueue(VALUE, extra=VALUE)).id == created.id
-    assert competitor.rows("SELECT jsonb_typeof(args) FROM django_ox_oxtask") == [("array",)] * 2
+    assert competitor.rows("SELECT jsonb_typeof(args) FROM django_ox_oxtask") == [("array",)] * 3
 
 
 @pytest.mark.usefixtures("few")

@@ -215,6 +215,39 @@ async def test_missing_tables_are_told_and_cost_the_caller_nothing(
         assert own_rows(competitor) == {1, 2}
 
 
+@pytest.mark.engines("postgres")
+@pytest.mark.usefixtures("few")
+async def test_a_transaction_that_may_only_read_is_not_worth_another_try(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
+):
+    await caller.begin()
+    await caller.run("SET TRANSACTION READ ONLY")
+    for call in (ox.bind(caller.bindable).enqueue_unique(send, 1), ox.bind(caller.bindable).enqueue_many(send, [(1,)])):
+        with pytest.raises(StoreError, match="read-only") as caught:
+            await call
+        assert not caught.value.transient
+    assert await caller.query("SELECT 1") == [(1,)]
+    await caller.rollback()
+
+    assert competitor.counts() == (0, 0)
+
+
+@pytest.mark.parametrize("way", ["sqlite+aiosqlite-session"], indirect=True)
+async def test_a_session_that_was_told_not_to_begin_by_itself_is_in_no_transaction(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
+):
+    session = AsyncSession(caller.bindable.bind, autobegin=False)
+
+    with pytest.raises(TransactionRequired, match="in no transaction"):
+        await ox.bind(session).enqueue(send, 1)
+    await session.begin()
+    assert (await ox.bind(session).enqueue(send, 1)).created
+    await session.commit()
+    await session.close()
+
+    assert competitor.counts() == (1, 1)
+
+
 # The server would hang up
 @pytest.mark.engines("mysql")
 @pytest.mark.usefixtures("few")

@@ -5,11 +5,66 @@ from __future__ import annotations
 import pytest
 
 from oxpull_async._ids import new_id
-from oxpull_async.drivers.mysql import unique
+from oxpull_async.drivers._procedure import Procedure
+from oxpull_async.drivers.mysql import joined, unique
 from oxpull_async.exceptions import DeadlockDetected, LockNotAvailable, SavepointMissing, UniqueViolation
-from oxpull_async.ports import Held, Inserted, TakeOver, Unseen
+from oxpull_async.ports import Held, Inserted, NewUnique, TakeOver, Unseen
+from oxpull_async.ports_joined import JoinedAnswers
 from tests.conformance.rows import new_unique
 from tests.unit.mysql_plays import Answer, busy, exists, holder, played, stored
+
+
+class TestTurns:
+    """Of those who want one key in transactions of callers', one at a time waits inside its INSERT."""
+
+    READ_COMMITTED: tuple[str, Answer] = ("read_level", [("READ-COMMITTED", "OFF")])
+
+    def joined(self, candidate: NewUnique) -> Procedure[JoinedAnswers]:
+        return joined.insert_unique([candidate], None, 5, current=False)
+
+    def test_a_missing_key_is_inserted_in_its_turn(self):
+        candidate = new_unique("a")
+
+        answer, steps = played(
+            self.joined(candidate),
+            [
+                self.READ_COMMITTED, ("open", 0), ("read_holders", []), ("get_turn", [(1,)]), ("insert_lock", 1),
+                ("read_locks", [(candidate.key, candidate.task.id.hex)]), ("insert_task", 1), ("end_turn", [(1,)]),
+                ("release", 0),
+            ],
+        )  # fmt: skip
+
+        assert answer.answers == [Inserted()]
+        assert {step.values["key"] for step in steps if "turn" in step.statement.name} == {candidate.key}
+
+    def test_who_gets_no_turn_goes_on_without(self):
+        candidate = new_unique("a")
+
+        played(
+            self.joined(candidate),
+            [
+                self.READ_COMMITTED, ("open", 0), ("read_holders", []), ("get_turn", [(0,)]), ("insert_lock", 1),
+                ("read_locks", [(candidate.key, candidate.task.id.hex)]), ("insert_task", 1), ("release", 0),
+            ],
+        )  # fmt: skip
+
+    def test_an_error_ends_the_turn_too(self):
+        with pytest.raises(LockNotAvailable):
+            played(
+                self.joined(new_unique("a")),
+                [
+                    self.READ_COMMITTED, ("open", 0), ("read_holders", []), ("get_turn", [(1,)]),
+                    ("insert_lock", busy()), ("end_turn", [(1,)]), ("roll_back", 0), ("release", 0),
+                ],
+            )  # fmt: skip
+
+    def test_a_key_that_is_held_takes_no_turn(self):
+        candidate = new_unique("a")
+
+        played(
+            self.joined(candidate),
+            [self.READ_COMMITTED, ("open", 0), ("read_holders", [holder(candidate)]), ("release", 0)],
+        )
 
 
 class TestOneKey:

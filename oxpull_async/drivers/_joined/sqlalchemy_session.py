@@ -129,6 +129,8 @@ class SqlalchemySession(StepwiseRunner):
         except ResourceClosedError as error:
             raise TransactionRequired(f"the bound SQLAlchemy connection can't be used: {error}") from error
         except InvalidRequestError as error:
+            if not self._handle.in_transaction():
+                raise TransactionRequired(f"the bound SQLAlchemy session is in no transaction: {error}") from error
             raise TransactionRolledBack(
                 f"this SQLAlchemy transaction can't go on ({error}): roll it back and repeat all of it"
             ) from error

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 _REMEMBERED = 1000
 _IN_FAILED_TRANSACTION = "25P02"
+_READ_ONLY_TRANSACTION = "25006"
 
 
 class Identities:
@@ -239,6 +240,8 @@ def _failed_before_told() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
+        if error.code == _READ_ONLY_TRANSACTION:
+            error.transient = False  # whatever server this is, the transaction won't ever write
         if error.code != _IN_FAILED_TRANSACTION:
             raise
         raise TransactionRolledBack(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from oxpull_async.drivers._procedure import Row
+from oxpull_async.exceptions import StoreError
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
 from oxpull_async.ports_batches import BatchRow, MemberRow, NewBatch
 
@@ -14,10 +16,28 @@ NOTHING = UUID(int=0)
 EVERYTHING = UUID(int=2**128 - 1)
 """Ids that come before and after all others."""
 
+_CREATED_AT, *_ = _BATCH_INSTANTS = (13, 14, 15)
+_ENQUEUED_AT = TaskRow._fields.index("enqueued_at")
+_INSTANTS = tuple(
+    TaskRow._fields.index(name)
+    for name in (
+        "run_after", "enqueued_at", "started_at", "last_attempted_at", "finished_at", "locked_at", "lease_expires_at",
+    )
+)  # fmt: skip
+
 
 def task_row(row: Row) -> TaskRow:
-    """The columns of the fragment ``task_row``, in its order. A caller's connection may have ids as it likes them."""
-    return TaskRow(*row) if isinstance(row[0], UUID) else TaskRow(UUID(str(row[0])), *row[1:])
+    """The columns of the fragment ``task_row``, in its order.
+
+    A caller's connection may have codecs of its own, for ids and for instants.
+    """
+    if isinstance(row[0], UUID) and isinstance(row[_ENQUEUED_AT], datetime):
+        return TaskRow(*row)
+    values = list(row)
+    values[0] = UUID(str(row[0]))
+    for index in _INSTANTS:
+        values[index] = instant_of(row[index])
+    return TaskRow(*values)
 
 
 def held(task_id: Any, row: Row) -> Held:
@@ -87,11 +107,13 @@ def milliseconds(seconds: float | None) -> str | None:
 
 def batch_row(row: Row) -> BatchRow:
     """The columns of the fragment ``batch_row``, in its order."""
-    if isinstance(row[0], UUID):
+    if isinstance(row[0], UUID) and isinstance(row[_CREATED_AT], datetime):
         return BatchRow(*row)
     values = list(row)
     for index in (0, 11, 12):
         values[index] = None if values[index] is None else UUID(str(values[index]))
+    for index in _BATCH_INSTANTS:
+        values[index] = instant_of(values[index])
     return BatchRow(*values)
 
 
@@ -112,9 +134,22 @@ def batch_values(batch: NewBatch) -> dict[str, Any]:
 
 def member_row(row: Row) -> MemberRow:
     """A member's task id and instant beside its task row's columns, all NULL where that is gone."""
-    return MemberRow(uuid_of(row[0]), row[1], task_row(row[2:]) if row[2] is not None else None)
+    added_at = instant_of(row[1])
+    assert added_at is not None
+    return MemberRow(uuid_of(row[0]), added_at, task_row(row[2:]) if row[2] is not None else None)
 
 
 def uuid_of(value: Any) -> UUID:
     """An id as a caller's connection may give it."""
     return value if isinstance(value, UUID) else UUID(str(value))
+
+
+def instant_of(value: Any) -> datetime | None:
+    """An instant as a caller's connection may give it, or None."""
+    if value is None or isinstance(value, datetime):
+        return value
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise StoreError(f"a codec of the connection makes {value!r} of an instant, which can't be read") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -13,7 +13,7 @@ from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._room_keys import Stale, View
 from oxpull_async.drivers._savepoints import guarded
 from oxpull_async.drivers._statements import load_statements
-from oxpull_async.drivers.postgres._rows import held, milliseconds, task_row
+from oxpull_async.drivers.postgres._rows import held, instant_of, milliseconds, task_row
 from oxpull_async.ports import Held, NewUnique, TaskRow
 from oxpull_async.ports_keys import KeyRow
 
@@ -56,7 +56,7 @@ def insert_free(
 def read(keys: Sequence[str]) -> Procedure[dict[str, Held]]:
     """What the holds of these keys say."""
     result = yield _READ_HOLDS(keys=list(keys))
-    return {row[0]: replace(held(row[1], row[3:]), held_until=row[2]) for row in result.rows}
+    return {row[0]: replace(held(row[1], row[3:]), held_until=instant_of(row[2])) for row in result.rows}
 
 
 def swap(stale: Sequence[Stale], terms: HoldTerms) -> Procedure[set[str]]:
