@@ -323,7 +323,10 @@ class Store(Inspection, Links, Protocol):
     async def next_due(
         self, *, task_paths: Sequence[str], queues: Sequence[str] | None, after: datetime
     ) -> datetime | None:
-        """The earliest ``run_after`` that is later, of READY rows of these paths (and queues, unless None)."""
+        """The earliest ``run_after`` that is later, of READY rows of these paths (and queues, unless None).
+
+        Where rows of other queues fall due before that, by the hundred, it may be an instant of one of those.
+        """
         ...
 
     async def release(self, claims: Sequence[Claim], *, worker_id: str) -> Sequence[UUID]:

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 _STATEMENT = re.compile(r"^-- statement[ \t]*$", re.MULTILINE)
 _ORDER = re.compile(
-    r"^-- (unless table|unless index|only with new table|outside transaction):?[ \t]*(.*)$", re.MULTILINE
+    r"^-- (unless table|unless index|if index|only with new table|outside transaction):?[ \t]*(.*)$", re.MULTILINE
 )
 _COMMENT = re.compile(r"^[ \t]*--.*\n?", re.MULTILINE)
 
@@ -24,6 +24,7 @@ class SchemaStatement:
     text: str
     unless_table: str | None = None
     unless_index: tuple[str, str] | None = None
+    if_index: tuple[str, str] | None = None
     only_with_new_table: str | None = None
     outside_transaction: bool = False
 
@@ -76,11 +77,19 @@ def _statements(source: str) -> tuple[SchemaStatement, ...]:
 
 def _statement(part: str) -> SchemaStatement:
     orders = {match[1]: match[2].strip() for match in _ORDER.finditer(part)}
-    table, _, index = orders.get("unless index", "").partition(" ")
     return SchemaStatement(
         text=_COMMENT.sub("", part).strip().rstrip(";"),
         unless_table=orders.get("unless table"),
-        unless_index=(table, index) if index else None,
+        unless_index=_index(orders.get("unless index")),
+        if_index=_index(orders.get("if index")),
         only_with_new_table=orders.get("only with new table"),
         outside_transaction="outside transaction" in orders,
     )
+
+
+def _index(order: str | None) -> tuple[str, str] | None:
+    """A table's name and that of an index of it."""
+    if order is None:
+        return None
+    table, _, index = order.partition(" ")
+    return table, index

@@ -28,8 +28,6 @@ _SHORTEST_POLL: Final = 1 / 8
 _PAUSED_SECONDS: Final = 0.1
 _WORTH_ASKING_SECONDS: Final = 0.05
 """For a shorter pause it's not asked when the next row becomes due."""
-_WORTH_OF_LOOK: Final = 0.1
-"""Nor if looking took more than this share of the pause: many deferred rows were read, and would be again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,6 @@ class Claimer:
         self._may_find_more = True
         self._unsure_until: float | None = None
         self._looked_at = host.clock.now()
-        self._look_seconds = 0.0
         self._idle_turns = 0
         self._has_warned = False
         attempts.on_change = self._look_again
@@ -88,9 +85,7 @@ class Claimer:
         if limit <= 0:
             return self._wait_for_place(was_idle)
         held_until = time.monotonic() + self._terms.lease_seconds
-        began = time.monotonic()
         claims = await self._claim(limit)
-        self._look_seconds = time.monotonic() - began
         self._left -= len(claims)
         self._may_find_more = len(claims) == limit
         self._executor.admit(claims, held_until)
@@ -172,8 +167,6 @@ class Claimer:
         share: float = min(1.0, _SHORTEST_POLL * 2 ** min(self._idle_turns, 8))
         pause = uniform(0.75, 1) * share * self._terms.poll_interval
         if found or pause < _WORTH_ASKING_SECONDS or self._terms.until_idle:
-            return pause
-        if self._look_seconds > _WORTH_OF_LOOK * pause:
             return pause
         return min(pause, await self._next_due())
 

@@ -11,7 +11,7 @@ import pytest
 from oxpull_async.drivers._statements import Statement, load_statements
 from oxpull_async.drivers.sqlite import migrations
 
-FILES = ["claims", "maintenance", "outcomes", "tasks", "unique"]
+FILES = ["claims", "limits", "maintenance", "outcomes", "tasks", "unique"]
 STATEMENTS = {
     name: statement
     for file in FILES
@@ -42,9 +42,32 @@ def test_rows_that_are_named_are_found_by_their_key(connection: sqlite3.Connecti
     assert "SCAN task" not in found
 
 
-@pytest.mark.parametrize("name", ["probe", "claim"])
-def test_claims_walk_the_rows_of_their_own_paths_alone(connection: sqlite3.Connection, name: str):
-    assert "USING INDEX oxpull_async_claim_idx (task_path=?)" in plan(connection, STATEMENTS[name])
+WALK = "USING INDEX oxpull_async_undeferred_idx (task_path=?)"
+FEW = "USING INDEX oxpull_async_deferred_idx (task_path=? AND run_after<?)"
+MANY = "USING INDEX oxpull_async_deferred_order_idx (task_path=?)"
+NEXT = "USING INDEX oxpull_async_deferred_idx (task_path=? AND run_after>?)"
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("probe", [WALK, FEW]),
+        ("find_late_row", [FEW]),
+        ("claim", [WALK]),
+        ("claim_from_all_lines", [WALK, FEW, MANY]),
+        ("lock_due_tasks", [WALK, FEW, MANY]),
+        ("peek", [WALK, FEW, MANY]),
+        ("next_due", [NEXT]),
+    ],
+)
+def test_claims_look_at_rows_of_their_own_paths_and_not_at_those_that_are_not_due(
+    connection: sqlite3.Connection, name: str, ways: list[str]
+):
+    found = plan(connection, STATEMENTS[name])
+
+    for way in ways:
+        assert way in found
+    assert "SCAN django_ox_oxtask" not in found
 
 
 def test_the_reaper_looks_at_running_rows_alone(connection: sqlite3.Connection):

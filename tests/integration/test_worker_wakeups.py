@@ -158,29 +158,3 @@ async def listening(ox: Oxpull) -> datetime:
     await eventually(lambda: service(ox, "listener").last_turn_at is not None)
     since: datetime = service(ox, "listener").last_turn_at
     return since
-
-
-@pytest.mark.engines("sqlite")
-@pytest.mark.parametrize("seconds", [0.0, 0.1])
-async def test_where_looking_takes_long_the_next_due_row_is_not_asked_for_as_well(
-    ox: Oxpull, monkeypatch: pytest.MonkeyPatch, seconds: float
-):
-    asked = spied(monkeypatch, ox.store, "next_due")
-    claim, looks = ox.store.claim, []
-
-    async def slow_claim(request: Any) -> Any:
-        looks.append(request)
-        await asyncio.sleep(seconds)
-        return await claim(request)
-
-    monkeypatch.setattr(ox.store, "claim", slow_claim)
-
-    @ox.task
-    async def task() -> None: ...
-
-    async with ox.running(worker=Worker(ox, poll_interval=0.5)):
-        if seconds:
-            await eventually(lambda: len(looks) > 4, within=30)
-            assert asked == []
-        else:
-            await eventually(lambda: asked != [], within=30)

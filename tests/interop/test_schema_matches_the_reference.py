@@ -27,7 +27,6 @@ OWN_OBJECTS = {
     "oxpull_async_mutex",
     "oxpull_async_mutex_holder",
     "oxpull_async_mutex_waiter",
-    "oxpull_async_claim_idx",
     "oxpull_async_lock_task_idx",
 }
 

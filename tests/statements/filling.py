@@ -13,7 +13,16 @@ def analyze(competitor: Competitor) -> None:
         competitor.run({"mysql": "ANALYZE TABLE "}.get(competitor.scheme, "ANALYZE ") + table)
 
 
-def insert_rows(competitor: Competitor, kind: str, count: int, *, path: str, status: str, priority: int = 0) -> None:
+def insert_rows(
+    competitor: Competitor,
+    kind: str,
+    count: int,
+    *,
+    path: str,
+    status: str,
+    priority: int = 0,
+    run_after: str | None = None,
+) -> None:
     """Write so many rows of a kind, whose ids are its own."""
     scheme = competitor.scheme
     if scheme == "mysql":
@@ -22,18 +31,22 @@ def insert_rows(competitor: Competitor, kind: str, count: int, *, path: str, sta
     finished = f"'{_FINISHED}'" if status in ("SUCCESSFUL", "FAILED") else "NULL"
     competitor.run(
         f"INSERT INTO {TASKS} (id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status, "
-        "attempts, max_attempts, errors, worker_ids, enqueued_at, finished_at, lease_epoch) "
+        "attempts, max_attempts, errors, worker_ids, enqueued_at, finished_at, run_after, lease_epoch) "
         f"SELECT {_NEW_ID[scheme].format(kind=_KINDS[kind])}, '{path}', '[]', '{{}}', 'default', {priority}, "
         f"{'false' if scheme == 'postgresql' else 0}, 'default', '{status}', 0, 3, '[]', '[]', '{_FINISHED}', "
-        f"{'CAST(' + finished + ' AS timestamptz)' if scheme == 'postgresql' else finished}, 0 "
+        f"{_instant(finished, scheme)}, {_instant(repr(run_after) if run_after else 'NULL', scheme)}, 0 "
         f"FROM {_SERIES[scheme].format(count=count)}"
     )
+
+
+def _instant(literal: str, scheme: str) -> str:
+    return f"CAST({literal} AS timestamptz)" if scheme == "postgresql" else literal
 
 
 # The first half of the kind's ids; a MariaDB takes no UUID of an unknown variant.
 _KINDS = {
     kind: f"018f0000{number:04}70008000"
-    for number, kind in enumerate(["foreign", "settled", "running", "mine", "also"], 1)
+    for number, kind in enumerate(["foreign", "settled", "running", "mine", "also", "deferred"], 1)
 }
 
 _FINISHED = "2026-01-01 00:00:00"

@@ -19,6 +19,7 @@ from tests.statements.samples import filled, statements_of
 
 ROOMS = ["postgres", "sqlite", "mysql"]
 FOREIGN = rounds(small=20_000, full=1_000_000)
+DEFERRED = rounds(small=5_000, full=200_000)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +67,14 @@ def test_every_statement_is_understood_with_its_parameters(full_database: Compet
             assert full_database.rows(f"EXPLAIN (GENERIC_PLAN) {text}"), (file, statement.name)
 
 
+LINES = {"oxpull_async_undeferred_idx", "oxpull_async_deferred_idx", "oxpull_async_deferred_order_idx"}
 POSTGRES_INDEXES = {
-    "claim": {"oxpull_async_claim_idx"},
-    "claim_among": {"oxpull_async_claim_idx", "django_ox_oxtask_pkey"},
-    "next_due": {"oxpull_async_claim_idx"},
+    "claim": {"oxpull_async_undeferred_idx", "oxpull_async_deferred_idx", "django_ox_oxtask_pkey"},
+    "claim_among": {"oxpull_async_undeferred_idx", "oxpull_async_deferred_idx", "django_ox_oxtask_pkey"},
+    "find_late_row": {"oxpull_async_deferred_idx"},
+    "claim_from_all_lines": {*LINES, "django_ox_oxtask_pkey"},
+    "peek": LINES,
+    "next_due": {"oxpull_async_deferred_idx"},
     "renew": {"django_ox_oxtask_pkey"},
     "release": {"django_ox_oxtask_pkey"},
     "settle": {"django_ox_oxtask_pkey", "oxpull_async_lock_task_idx"},
@@ -94,7 +99,7 @@ POSTGRES_INDEXES = {
     "lock_settled_holders": {"django_ox_oxtask_pkey"},
     "lock_expired": {"ox_reaper_expiry_idx"},
     "forget_ticks": set(),
-    "lock_due_tasks": {"oxpull_async_claim_idx"},
+    "lock_due_tasks": LINES,
     "grant_tasks": {"django_ox_oxtask_pkey"},
     "postpone_tasks": {"django_ox_oxtask_pkey"},
     "skip_tasks": {"django_ox_oxtask_pkey"},
@@ -103,7 +108,7 @@ POSTGRES_INDEXES = {
     "find_dead_waiters": {"django_ox_oxtask_pkey"},
 }
 # For a LIMIT that it doesn't know, the server has only a guess.
-GENERIC = POSTGRES_INDEXES.keys() - {"claim", "claim_among", "next_due", "lock_due_tasks", "lock_expired"}
+GENERIC = POSTGRES_INDEXES.keys() - {"lock_expired"}
 
 
 @pytest.mark.engines("postgres")
@@ -154,8 +159,12 @@ def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:
 @pytest.mark.parametrize(
     ("name", "indexes"),
     [
-        ("probe", {"oxpull_async_claim_idx"}),
-        ("claim", {"oxpull_async_claim_idx", "sqlite_autoindex_django_ox_oxtask_1"}),
+        ("probe", {"oxpull_async_undeferred_idx", "oxpull_async_deferred_idx"}),
+        ("find_late_row", {"oxpull_async_deferred_idx"}),
+        ("claim", {"oxpull_async_undeferred_idx", "sqlite_autoindex_django_ox_oxtask_1"}),
+        ("claim_from_all_lines", {*LINES, "sqlite_autoindex_django_ox_oxtask_1"}),
+        ("peek", LINES),
+        ("next_due", {"oxpull_async_deferred_idx"}),
         ("renew", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("release", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("cancel", {"sqlite_autoindex_django_ox_oxtask_1"}),
@@ -164,7 +173,7 @@ def assert_goes_by(indexes: set[str], plan: list[tuple[str]]) -> None:
         ("get_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("read_holders", {"sqlite_autoindex_oxpull_oxpulluniquelock_1", "sqlite_autoindex_django_ox_oxtask_1"}),
         ("take_over_lock", {"sqlite_autoindex_oxpull_oxpulluniquelock_1"}),
-        ("lock_due_tasks", {"oxpull_async_claim_idx"}),
+        ("lock_due_tasks", LINES),
         ("grant_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("postpone_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
         ("skip_tasks", {"sqlite_autoindex_django_ox_oxtask_1"}),
@@ -184,8 +193,12 @@ def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, inde
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
-        ("find_due", {"oxpull_async_claim_idx"}),
-        ("lock_due", {"oxpull_async_claim_idx"}),
+        ("find_due", {"oxpull_async_due_idx"}),
+        ("find_due_among_first", {"ox_dequeue_idx", "PRIMARY"}),
+        ("find_late", {"oxpull_async_due_idx"}),
+        ("next_due", {"oxpull_async_due_idx"}),
+        ("lock_due", {"oxpull_async_due_idx"}),
+        ("lock_late", {"PRIMARY"}),
         ("grant_claims", {"PRIMARY"}),
         ("lock_leases", {"PRIMARY"}),
         ("lock_outcomes", {"PRIMARY"}),
@@ -199,7 +212,6 @@ def test_sqlite_goes_by_these_indexes(full_database: Competitor, name: str, inde
         ("delete_tasks", {"PRIMARY"}),
         ("lock_cancellable", {"PRIMARY"}),
         ("lock_leased", {"PRIMARY"}),
-        ("find_due_tasks", {"oxpull_async_claim_idx"}),
         ("lock_due_tasks", {"PRIMARY"}),
         ("grant_tasks", {"PRIMARY"}),
         ("postpone_tasks", {"PRIMARY"}),
@@ -235,7 +247,7 @@ def explain(competitor: Competitor, text: str) -> None:
 
 
 def is_explainable(text: str) -> bool:
-    return text.startswith(("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"))
+    return text.startswith(("SELECT", "(SELECT", "INSERT", "UPDATE", "DELETE", "WITH"))
 
 
 def statement_of(room: str, name: str) -> Statement:
@@ -250,6 +262,15 @@ def _fill(competitor: Competitor) -> Competitor:
     insert_rows(competitor, "running", 2_000, path="proof.tasks.mine", status="RUNNING")
     insert_rows(competitor, "mine", 200, path="proof.tasks.mine", status="READY")
     insert_rows(competitor, "also", 200, path="proof.tasks.also_mine", status="READY")
+    insert_rows(
+        competitor,
+        "deferred",
+        DEFERRED,
+        path="proof.tasks.mine",
+        status="READY",
+        priority=9,
+        run_after="2099-01-01 00:00:00",
+    )
     competitor.run(
         f"INSERT INTO {LOCKS} ({competitor.key_column}, task_id, task_path, queue_name, created_at) "
         f"SELECT CONCAT(REPLACE(CAST(id AS char(36)), '-', ''), 'k'), id, task_path, queue_name, enqueued_at "

@@ -19,6 +19,7 @@ UPDATE = Statement("update_note", "UPDATE note SET text = :text WHERE id = :id")
 SELECT = Statement("select_notes", "SELECT id FROM note WHERE id IN :ids AND text LIKE '%x'")
 GET = Statement("get_note", "SELECT text FROM note WHERE id = :id")
 LOCK = Statement("lock_note", "SELECT text FROM note WHERE id = :id FOR UPDATE")
+UNION = Statement("look_twice", "(SELECT :id) UNION ALL (SELECT :id LIMIT 1)")
 TWO = Statement("two", "UPDATE note SET text = :text; SELECT id FROM note; COMMIT")
 
 LOST_UNSENT = asyncmy.errors.OperationalError(2006, "MySQL server has gone away")
@@ -207,6 +208,16 @@ async def test_many_looks_are_one(connection: Connection, server: PlayedServer):
         "(SELECT text FROM note WHERE id = 1) UNION ALL (SELECT text FROM note WHERE id = 2)"
     ]
     assert list(result.rows) == [("a",), ("b",)]
+
+
+async def test_many_looks_that_are_unions_are_one_too(connection: Connection, server: PlayedServer):
+    server.answers = [[[("a",), ("b",)]]]
+
+    await connection.execute(UNION.many([{"id": 1}, {"id": 2}]))
+
+    assert [sql for sql, _ in server.heard] == [
+        "(SELECT 1) UNION ALL (SELECT 1 LIMIT 1) UNION ALL (SELECT 2) UNION ALL (SELECT 2 LIMIT 1)"
+    ]
 
 
 async def test_many_locking_reads_are_one_round_trip(connection: Connection, server: PlayedServer):

@@ -26,7 +26,12 @@ class TestClaims:
 
     def test_each_line_gives_its_share_of_the_heads(self):
         at = now()
-        heads = [("a", 0, at), ("a", 0, at.replace(year=2030)), ("b", 5, at), ("b", 0, at.replace(year=2029))]
+        heads = [
+            ("1", "a", 0, at, 0),
+            ("2", "a", 0, at.replace(year=2030), 0),
+            ("3", "b", 5, at, 0),
+            ("4", "b", 0, at.replace(year=2029), 0),
+        ]
 
         _, steps = played(
             claims.claim(request(task_paths=["a", "b"], limit=3)),
@@ -37,7 +42,7 @@ class TestClaims:
 
     def test_rows_that_others_are_taking_are_made_up_for_from_any_line(self):
         at = now()
-        heads = [("a", 0, at), ("a", 0, at), ("b", -1, at)]
+        heads = [("1", "a", 0, at, 0), ("2", "a", 0, at, 0), ("3", "b", -1, at, 0)]
 
         _, steps = played(
             claims.claim(request(task_paths=["a", "b"], limit=2)),
@@ -53,6 +58,63 @@ class TestClaims:
         assert limits_of(steps[2]) == {"a": 2}
         assert limits_of(steps[3]) == {"a": 3, "b": 1}
         assert steps[4].values["ids"] == ("1", "2")
+
+    def test_late_rows_are_locked_by_their_ids_and_the_next_ones_where_others_take_those(self):
+        at = now()
+        heads = [("1", "a", 0, at, 0), ("2", "a", 1, at, 1), ("3", "a", -1, at, 1), ("4", "a", -2, at, 1)]
+
+        _, steps = played(
+            claims.claim(request(task_paths=["a"], limit=2)),
+            [
+                ("find_due", heads),
+                ("begin", 0),
+                ("lock_due", [("1", 0, at)]),
+                ("lock_late", []),
+                ("lock_due", [("1", 0, at)]),
+                ("lock_late", [("3", -1, at)]),
+                ("grant_claims", []),
+            ],
+        )
+
+        assert steps[3].values["ids"] == ("2",)
+        assert steps[5].values["ids"] == ("3",)
+        assert steps[6].values["ids"] == ("1", "3")
+
+    def test_of_very_many_late_rows_the_first_of_all_rows_are_looked_at(self):
+        at = now()
+        storm = [(str(number), "a", 0, at, 1) for number in range(500)]
+
+        _, steps = played(
+            claims.claim(request(task_paths=["a"], limit=1)),
+            [
+                ("find_due", storm),
+                ("find_due_among_first", [("x", "a", 9, at, 1)]),
+                ("begin", 0),
+                ("lock_late", [("x", 9, at)]),
+                ("grant_claims", []),
+            ],
+        )
+
+        assert steps[4].values["ids"] == ("x",)
+
+    def test_where_others_stand_ahead_of_very_many_late_rows_they_are_put_in_order(self):
+        at = now()
+        storm = [(str(number), "a", 0, at, 1) for number in range(500)]
+
+        _, steps = played(
+            claims.claim(request(task_paths=["a"], limit=2)),
+            [
+                ("find_due", [*storm, ("y", "a", 10, at, 0)]),
+                ("find_due_among_first", [("x", "a", 9, at, 1)]),
+                ("find_late", [("x", "a", 9, at, 1), ("z", "a", 8, at, 1)]),
+                ("begin", 0),
+                ("lock_due", [("y", 10, at)]),
+                ("lock_late", [("x", 9, at)]),
+                ("grant_claims", []),
+            ],
+        )
+
+        assert steps[6].values["ids"] == ("y", "x")
 
 
 def limits_of(step: Step) -> dict[str, int]:

@@ -232,6 +232,8 @@ def _repeated(text: str) -> tuple[str, str, str]:
     """What stands before, between and after the repetitions. A union isn't sure to lock in its parts' order."""
     if text.startswith("SELECT") and "FOR UPDATE" not in text:
         return "(", ") UNION ALL (", ")"
+    if text.startswith("(SELECT"):
+        return "", " UNION ALL ", ""
     return "", ";", ""
 
 

@@ -14,7 +14,7 @@ from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import aware, document, hex_ids, instant, microseconds
 from oxpull_async.drivers.mysql._rows import claim as read_claim
 from oxpull_async.drivers.mysql._transactions import BEGIN, COMMIT
-from oxpull_async.drivers.mysql.claims import due
+from oxpull_async.drivers.mysql.claims import due_heads
 from oxpull_async.ports import Claim, ClaimRequest
 from oxpull_async.ports_exclusive import Candidate, HeldPlace, KeyHolder
 
@@ -35,7 +35,6 @@ _DELETE_WAITING_OWNER = _SQL["delete_waiting_owner"]
 _LOCK_PLACES = _SQL["lock_places"]
 _RENEW_PLACES = _SQL["renew_places"]
 _FIND_PLACES = _SQL["find_places"]
-_FIND_DUE_TASKS = _CLAIMS["find_due_tasks"]
 _LOCK_DUE_TASKS = _CLAIMS["lock_due_tasks"]
 _GRANT_TASKS = _SQL["grant_tasks"]
 _POSTPONE_TASKS = _SQL["postpone_tasks"]
@@ -170,8 +169,7 @@ def find_holders(places: Sequence[HeldPlace]) -> Procedure[set[Place]]:
 
 def lock_due(request: ClaimRequest, limit: int) -> Procedure[list[Candidate]]:
     """By priority, then age; where others are taking the first ones, the next."""
-    found = yield _FIND_DUE_TASKS.many([due(request, path, 2 * limit) for path in dict.fromkeys(request.task_paths)])
-    ids = [row[0] for row in sorted(found.rows, key=lambda row: (-row[1], row[2]))]
+    ids = [head.id for head in (yield from due_heads(request, 2 * limit))]
     locked = yield from _lock_tasks(request, ids[:limit])
     missing = min(limit, len(ids)) - len(locked)
     if missing > 0:

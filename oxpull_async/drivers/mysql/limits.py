@@ -9,10 +9,10 @@ from oxpull_async.core.limits import Bucket, Meter, Window
 from oxpull_async.drivers._procedure import Procedure
 from oxpull_async.drivers._statements import load_statements
 from oxpull_async.drivers.mysql._rows import instant
+from oxpull_async.drivers.mysql.claims import due_heads
 from oxpull_async.ports import ClaimRequest
 
 _SQL = load_statements(__package__, "limits.sql")
-_PEEK = _SQL["peek"]
 _LOCK_WINDOWS = _SQL["lock_windows"]
 _MAKE_WINDOW = _SQL["make_window"]
 _WRITE_WINDOW = _SQL["write_window"]
@@ -26,17 +26,8 @@ _DELETE_BUCKETS = _SQL["delete_buckets"]
 
 def peek(request: ClaimRequest) -> Procedure[list[tuple[int, datetime]]]:
     """Priority and age of the first due rows."""
-    shared = {
-        "any_queue": request.queues is None,
-        "queues": tuple(request.queues or ()),
-        "passed_queues": tuple(request.passed_queues),
-        "limited_queue": request.limited_queue,
-        "limit": request.limit,
-        "now": instant(request.now),
-    }
-    result = yield _PEEK.many([{"task_path": path, **shared} for path in dict.fromkeys(request.task_paths)])
-    heads = [(row[0], _utc(row[1])) for row in result.rows]
-    return sorted(heads, key=lambda head: (-head[0], head[1]))[: request.limit]
+    heads = yield from due_heads(request, request.limit)
+    return [(head.priority, _utc(head.enqueued_at)) for head in heads[: request.limit]]
 
 
 def lock_windows(names: Sequence[str]) -> Procedure[dict[str, tuple[Meter, datetime]]]:

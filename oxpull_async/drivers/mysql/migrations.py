@@ -100,9 +100,14 @@ async def _applies(connection: Connection, statement: SchemaStatement, made: set
     if statement.unless_table:
         return not await _rows(connection, _SQL["find_table"], table_name=statement.unless_table)
     if statement.unless_index:
-        table, index = statement.unless_index
-        return not await _rows(connection, _SQL["find_index"], table_name=table, index_name=index)
+        return not await _has_index(connection, *statement.unless_index)
+    if statement.if_index:
+        return await _has_index(connection, *statement.if_index)
     return True
+
+
+async def _has_index(connection: Connection, table: str, index: str) -> bool:
+    return bool(await _rows(connection, _SQL["find_index"], table_name=table, index_name=index))
 
 
 async def _rows(connection: Connection, statement: Statement, **values: Any) -> list[Row]:

@@ -14,6 +14,8 @@ from oxpull_async.ports import Claim, ClaimRequest
 _SQL = load_statements(__package__, "claims.sql")
 _CLAIM = _SQL["claim"]
 _CLAIM_AMONG = _SQL["claim_among"]
+_FIND_LATE_ROW = _SQL["find_late_row"]
+_CLAIM_FROM_ALL_LINES = _SQL["claim_from_all_lines"]
 _HELD = _SQL["held"]
 _NEXT_DUE = _SQL["next_due"]
 _RENEW = _SQL["renew"]
@@ -25,18 +27,20 @@ def probe(request: ClaimRequest) -> None:
 
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
-    """One statement; what it returns is in no order, so it's sorted here."""
-    values = {
+    """One statement as long as no row with a run_after is due; what it returns is in no order, so it's sorted here."""
+    paths = list(dict.fromkeys(request.task_paths))
+    granting = {
         **due(request),
         "limit": request.limit,
         "worker_id": request.worker_id,
         "lease_seconds": request.lease_seconds,
     }
-    paths = list(dict.fromkeys(request.task_paths))
     if len(paths) == 1:
-        result = yield _CLAIM(task_path=paths[0], **values)
+        result = yield _CLAIM(**granting, task_path=paths[0])
     else:
-        result = yield _CLAIM_AMONG(task_paths=paths, **values)
+        result = yield _CLAIM_AMONG(**granting, task_paths=paths)
+    if not result.rows and (yield _FIND_LATE_ROW(**_queues(request.queues), task_paths=paths, now=request.now)).rows:
+        result = yield _CLAIM_FROM_ALL_LINES(**granting, task_paths=paths)
     return sorted((Claim(*row) for row in result.rows), key=_order)
 
 

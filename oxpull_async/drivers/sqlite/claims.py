@@ -15,7 +15,9 @@ from oxpull_async.ports import Claim, ClaimRequest
 
 _SQL = load_statements(__package__, "claims.sql")
 _PROBE = _SQL["probe"]
+_FIND_LATE_ROW = _SQL["find_late_row"]
 _CLAIM = _SQL["claim"]
+_CLAIM_FROM_ALL_LINES = _SQL["claim_from_all_lines"]
 _HELD = _SQL["held"]
 _NEXT_DUE = _SQL["next_due"]
 _RENEW = _SQL["renew"]
@@ -29,9 +31,13 @@ def probe(request: ClaimRequest) -> Procedure[bool]:
 
 
 def claim(request: ClaimRequest) -> Procedure[list[Claim]]:
-    """One statement; what it returns is in no order, so it's sorted here."""
-    result = yield _CLAIM(
-        **due(request),
+    """In one hop; what it returns is in no order, so it's sorted here."""
+    wanted = due(request)
+    late = yield _FIND_LATE_ROW(**wanted)
+    statement = _CLAIM_FROM_ALL_LINES if late.rows else _CLAIM
+    undated = {name: value for name, value in wanted.items() if late.rows or name != "now"}
+    result = yield statement(
+        **undated,
         limit=request.limit,
         worker_id=request.worker_id,
         worker_json=json.dumps(request.worker_id),

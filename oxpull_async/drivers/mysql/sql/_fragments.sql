@@ -33,3 +33,17 @@ locked_at = UTC_TIMESTAMP(6), last_attempted_at = UTC_TIMESTAMP(6),
 lease_expires_at = TIMESTAMPADD(MICROSECOND, :lease_microseconds, UTC_TIMESTAMP(6)),
 started_at = COALESCE(started_at, UTC_TIMESTAMP(6)),
 worker_ids = JSON_ARRAY_APPEND(worker_ids, '$', :worker_id)
+
+-- fragment: is_of_path
+-- READY rows of one path: with several the server would sort, and lock, every row of all of them. The index compares
+-- without regard to case or trailing spaces where the column's collation does, so paths are compared again, byte by
+-- byte.
+status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
+
+-- fragment: is_in_queue
+-- Byte by byte, too.
+(:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues)
+
+-- fragment: is_ours
+-- READY rows of one path and of a worker's queues, in open queues.
+{{is_of_path}} AND {{is_in_queue}} AND {{is_open}}

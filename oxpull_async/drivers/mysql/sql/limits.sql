@@ -1,11 +1,3 @@
--- name: peek
--- The head of one path's line, as a claim reads it.
-SELECT priority, enqueued_at FROM django_ox_oxtask FORCE INDEX (oxpull_async_claim_idx)
-WHERE status = 'READY' AND task_path = :task_path AND CAST(CONVERT(task_path USING utf8mb4) AS BINARY) = :task_path
-    AND (run_after IS NULL OR run_after <= :now)
-    AND (:any_queue OR CAST(CONVERT(queue_name USING utf8mb4) AS BINARY) IN :queues) AND {{is_open}}
-ORDER BY priority DESC, enqueued_at LIMIT :limit
-
 -- name: lock_windows
 -- In the order of their names, as everybody here locks them. The time is the database's.
 SELECT limit_name, window_id, window_started_at, used, UTC_TIMESTAMP(6)

@@ -50,3 +50,54 @@ last_attempted_at = STATEMENT_TIMESTAMP(),
 lease_expires_at = STATEMENT_TIMESTAMP() + make_interval(secs => :lease_seconds::float8),
 started_at = COALESCE(started_at, STATEMENT_TIMESTAMP()),
 worker_ids = worker_ids || to_jsonb(:worker_id::varchar)
+
+-- fragment: is_ours
+-- READY rows of a path, and of a worker's queues. The range instead of an equality keeps the path in the order of the
+-- claim indexes: without it the planner may take the reference's index, and read every foreign row at the head.
+ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
+AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[])) AND {{is_open}}
+
+-- fragment: is_undeferred
+-- By an index that only such rows stand in.
+{{is_ours}} AND run_after IS NULL
+
+-- fragment: has_come
+-- By indexes that only rows with a run_after stand in. The instant is hidden from the planner, which would plan for
+-- just this one, each time anew.
+{{is_ours}} AND run_after <= (SELECT :now::timestamptz)
+
+-- fragment: has_come_in_order
+-- By the index that has them in the order of claims, which no other condition leads to, nor this one to another.
+{{is_ours}} AND COALESCE(run_after, 'infinity') < 'infinity'
+AND COALESCE(run_after, 'infinity') <= (SELECT :now::timestamptz)
+
+-- fragment: heads
+-- The first rows of all: of each path the line of those without a run_after, and of those whose run_after has come.
+-- The latter are few, and read by that instant: then they are put in order here. Where a path has more of them, they
+-- are walked in their order, and those that aren't due are passed over; it isn't far then to one that is.
+come AS MATERIALIZED (
+    SELECT path.name, ready.id, ready.priority, ready.enqueued_at
+    FROM unnest((SELECT :task_paths::varchar[])) AS path (name) CROSS JOIN LATERAL (
+        SELECT id, priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{has_come}}
+        ORDER BY ready.task_path, run_after LIMIT 1000
+    ) AS ready
+), many AS MATERIALIZED (
+    SELECT name FROM come GROUP BY name HAVING count(*) = 1000
+), few AS MATERIALIZED (
+    SELECT * FROM come WHERE name NOT IN (SELECT name FROM many)
+), head AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT path.name, 'undeferred' AS line, ready.priority, ready.enqueued_at
+        FROM unnest((SELECT :task_paths::varchar[])) AS path (name) CROSS JOIN LATERAL (
+            SELECT priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{is_undeferred}}
+            ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
+        ) AS ready
+        UNION ALL SELECT name, 'few', priority, enqueued_at FROM few
+        UNION ALL SELECT path.name, 'many', ready.priority, ready.enqueued_at
+        FROM many AS path CROSS JOIN LATERAL (
+            SELECT priority, enqueued_at FROM django_ox_oxtask AS ready WHERE {{has_come_in_order}}
+            ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
+        ) AS ready
+    ) AS ready
+    ORDER BY priority DESC, enqueued_at LIMIT :limit::int
+)

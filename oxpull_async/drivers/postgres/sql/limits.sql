@@ -1,15 +1,7 @@
 -- name: peek
--- The heads of each path's line, as a claim reads them, but without locks.
-SELECT head.priority, head.enqueued_at
-FROM unnest(:task_paths::varchar[]) AS path (name)
-CROSS JOIN LATERAL (
-    SELECT priority, enqueued_at FROM django_ox_oxtask AS ready
-    WHERE ready.status = 'READY' AND ready.task_path >= path.name AND ready.task_path <= path.name
-        AND (run_after IS NULL OR run_after <= :now::timestamptz)
-        AND (:any_queue::boolean OR queue_name = ANY(:queues::varchar[])) AND {{is_open}}
-    ORDER BY ready.task_path, priority DESC, enqueued_at LIMIT :limit::int
-) AS head
-ORDER BY head.priority DESC, head.enqueued_at LIMIT :limit::int
+-- The heads of all lines, as a claim reads them, but without locks.
+WITH {{heads}}
+SELECT priority, enqueued_at FROM head ORDER BY priority DESC, enqueued_at
 
 -- name: lock_windows
 -- In the order of their names, as everybody here locks them. The time is the database's.

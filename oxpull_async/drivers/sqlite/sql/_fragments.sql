@@ -49,3 +49,38 @@ worker_ids = CASE
     WHEN worker_ids LIKE '["%"]' THEN substr(worker_ids, 1, length(worker_ids) - 1) || ', ' || :worker_json || ']'
     ELSE json_insert(worker_ids, '$[#]', :worker_id)
 END
+
+-- fragment: is_ours
+-- READY rows of the paths and queues of a worker, in open queues.
+status = 'READY' AND task_path IN (SELECT value FROM json_each(:task_paths))
+AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues))) AND {{is_open}}
+
+-- fragment: is_undeferred
+-- By an index that only such rows stand in.
+{{is_ours}} AND run_after IS NULL
+
+-- fragment: has_come
+-- By indexes that only rows with a run_after stand in.
+{{is_ours}} AND run_after <= :now
+
+-- fragment: heads
+-- The first rows of all: of those without a run_after, and of those whose run_after has come. The latter are few, and
+-- read by that instant: then they are put in order here. Where there are more of them, they are walked in their order,
+-- and those that aren't due are passed over; it isn't far then to one that is. A limit of 0, because SQLite would try
+-- a condition at each row.
+WITH come AS MATERIALIZED (
+    SELECT id, priority, enqueued_at FROM django_ox_oxtask INDEXED BY oxpull_async_deferred_idx
+    WHERE {{has_come}} LIMIT 1000
+)
+SELECT * FROM (
+    SELECT * FROM (
+        SELECT id, priority, enqueued_at FROM django_ox_oxtask INDEXED BY oxpull_async_undeferred_idx
+        WHERE {{is_undeferred}} ORDER BY priority DESC, enqueued_at LIMIT :limit
+    )
+    UNION ALL SELECT * FROM come WHERE (SELECT count(*) FROM come) < 1000
+    UNION ALL SELECT * FROM (
+        SELECT id, priority, enqueued_at FROM django_ox_oxtask INDEXED BY oxpull_async_deferred_order_idx
+        WHERE {{has_come}} ORDER BY priority DESC, enqueued_at LIMIT :limit * ((SELECT count(*) FROM come) = 1000)
+    )
+)
+ORDER BY priority DESC, enqueued_at LIMIT :limit

@@ -1,10 +1,6 @@
 -- name: peek
--- The heads of each path's line, as a claim reads them.
-SELECT priority, enqueued_at FROM django_ox_oxtask INDEXED BY oxpull_async_claim_idx
-WHERE status = 'READY' AND (run_after IS NULL OR run_after <= :now)
-    AND task_path IN (SELECT value FROM json_each(:task_paths))
-    AND (:any_queue OR queue_name IN (SELECT value FROM json_each(:queues))) AND {{is_open}}
-ORDER BY priority DESC, enqueued_at LIMIT :limit
+-- The heads of all lines, as a claim reads them.
+SELECT priority, enqueued_at FROM ({{heads}}) ORDER BY priority DESC, enqueued_at
 
 -- name: lock_windows
 -- The transaction holds the file's write lock, and these with it. The time is the host's, one for all processes.
