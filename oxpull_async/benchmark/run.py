@@ -15,6 +15,7 @@ from oxpull_async.benchmark.places import Tell, place_in
 from oxpull_async.benchmark.rounds import Measured, fitting_count, measure
 from oxpull_async.benchmark.rows import Row, bulk_rows, crowd_rows, drain_rows, single_rows
 from oxpull_async.drivers import engine_of
+from oxpull_async.exceptions import OxpullError
 from oxpull_async.settings import Settings
 
 SINGLE_MOST: Final = 2_000
@@ -128,5 +129,7 @@ def _library_errors(url: str) -> Iterator[None]:
     errors = import_module(f"oxpull_async.drivers.{engine_of(url)}.errors")
     try:
         yield
+    except OxpullError:
+        raise
     except errors.DRIVER_ERRORS as error:
         raise errors.classify(error) from error

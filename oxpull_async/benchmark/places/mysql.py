@@ -32,11 +32,20 @@ async def place_in(url: str, settings: Settings, tell: Tell) -> AsyncIterator[Pl
     async with _session(url, settings) as keeper:
         await _remove_left_overs(keeper, tell)
         await keeper.rows("SELECT GET_LOCK(%s, 0)", name)
+        removal = _remove(url, settings, name, tell)
         try:
             await _make(keeper, name)
+        except StoreError:
+            removal.close()  # nothing was made
+            raise
+        except BaseException:  # a cancel, which may have come too late
+            await shielded(removal, within=REMOVAL_SECONDS)
+            raise
+        try:
+            await _mark(keeper, name)
             yield Place(f"the database {name}", urlsplit(url)._replace(path=f"/{name}").geturl())
         finally:
-            await shielded(_remove(url, settings, name, tell), within=REMOVAL_SECONDS)
+            await shielded(removal, within=REMOVAL_SECONDS)
 
 
 class _Session:
@@ -54,11 +63,6 @@ class _Session:
                 return found
         except DRIVER_ERRORS as error:
             raise classify(error) from error
-
-    @property
-    def is_the_servers(self) -> bool:
-        """Set by whoever asked: whether no proxy is between here and the server."""
-        return bool(self._raw.connected)
 
     @property
     def thread(self) -> int:
@@ -80,15 +84,19 @@ async def _session(url: str, settings: Settings) -> AsyncIterator[_Session]:
 
 
 async def _make(keeper: _Session, name: str) -> None:
-    """With the character set of the user's own. The mark says on which server its maker's lock is."""
+    """With the character set of the user's own."""
     ((charset, collation),) = await keeper.rows("SELECT @@character_set_database, @@collation_database")
     try:
         await keeper.rows(f"CREATE DATABASE {name} CHARACTER SET {charset} COLLATE {collation}")
-        await keeper.rows(f"CREATE TABLE {name}.{_MARK_TABLE} AS SELECT {_SERVER} AS server")
     except StoreError as error:
         if error.code not in _FORBIDDEN:
             raise
         raise await _refusal(keeper, error) from error
+
+
+async def _mark(keeper: _Session, name: str) -> None:
+    """Says that it's a place, and on which server its maker's lock is."""
+    await keeper.rows(f"CREATE TABLE {name}.{_MARK_TABLE} AS SELECT {_SERVER} AS server")
 
 
 async def _refusal(keeper: _Session, error: StoreError) -> StoreError:
