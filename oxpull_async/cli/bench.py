@@ -22,7 +22,7 @@ from oxpull_async.benchmark.sentences import sentences
 from oxpull_async.cli.options import Flag, Where
 from oxpull_async.cli.output import show_json, table_of
 from oxpull_async.cli.target import DATABASE_VARIABLE, Target, UsageError
-from oxpull_async.settings import settings_from_environment
+from oxpull_async.settings import Settings, settings_from_environment
 
 _QUICK: Final = Terms(rounds=3, seconds=0.2, samples=30)
 _SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -60,27 +60,36 @@ async def bench(
     url = ox.settings.database or settings_from_environment().get("database")
     if not url:
         raise UsageError(f"this Oxpull names no database; give --database URL, or set {DATABASE_VARIABLE}")
-    with _bar() as bar:
-        shown = bar.add_task("making a place for it", total=1.0)
-        measuring = asyncio.ensure_future(
-            run_benchmark(
-                url, ox.settings, terms,
-                tell=lambda words: _tell(bar.console, words),
-                progress=lambda words, share: bar.update(shown, description=words, completed=share),
-            )
-        )  # fmt: skip
-        with _stopped_by_signals(measuring, bar.console) as received:
-            try:
-                figures = await measuring
-            except asyncio.CancelledError:
-                if not received:
-                    raise
-                return 128 + received[0]
+    figures = await _measure(url, ox.settings, terms)
+    if isinstance(figures, int):
+        return figures
     if json:
         show_json(facts(figures))
     else:
         _show(figures)
     return 0
+
+
+async def _measure(url: str, settings: Settings, terms: Terms) -> Figures | int:
+    """The figures, or the exit code where a signal has ended it."""
+    with _bar() as bar:
+        shown = bar.add_task("making a place for it", total=1.0)
+        measuring = asyncio.ensure_future(
+            run_benchmark(
+                url,
+                settings,
+                terms,
+                tell=lambda words: _tell(bar.console, words),
+                progress=lambda words, share: bar.update(shown, description=words, completed=share),
+            )
+        )
+        with _stopped_by_signals(measuring, bar.console) as received:
+            try:
+                return await measuring
+            except asyncio.CancelledError:
+                if not received:
+                    raise
+                return 128 + received[0]
 
 
 def _terms(usual: Terms, rounds: int | None, seconds: float | None) -> Terms:

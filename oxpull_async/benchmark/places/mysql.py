@@ -35,11 +35,11 @@ async def place_in(url: str, settings: Settings, tell: Tell) -> AsyncIterator[Pl
         removal = _remove(url, settings, name, tell)
         try:
             await _make(keeper, name)
-        except StoreError:
-            removal.close()  # nothing was made
-            raise
-        except BaseException:  # a cancel, which may have come too late
-            await shielded(removal, within=REMOVAL_SECONDS)
+        except BaseException as error:  # after a cancel, or a lost connection, it may be there
+            if isinstance(error, StoreError) and error.code in _FORBIDDEN:
+                removal.close()
+            else:
+                await shielded(removal, within=REMOVAL_SECONDS)
             raise
         try:
             await _mark(keeper, name)
