@@ -9,9 +9,10 @@ from pathlib import Path
 
 from bench.engines import Engine, engines, opened
 from bench.report import Report, as_json, as_markdown, as_text
-from bench.rounds import measure
 from bench.rows import rows
-from bench.working import DRAIN, notes
+from bench.working import notes
+from oxpull_async.benchmark.rounds import measure
+from oxpull_async.benchmark.rows import DRAIN
 from tests.servers import ServerMissing
 
 

@@ -19,10 +19,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from bench.engines import Engine, engines, opened
-from bench.report import machine
-from bench.rows import note_task
 from oxpull_async import Batch, Oxpull, Worker
 from oxpull_async._ids import new_id
+from oxpull_async.benchmark.report import machine
+from oxpull_async.benchmark.rows import note_task
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.ports import NewTask
 from tests.servers import ServerMissing

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from bench.floors import COLUMN_COUNT, COLUMNS, Floor, Values, task_rows
 from oxpull_async import Oxpull
+from oxpull_async.benchmark.floors import COLUMN_COUNT, COLUMNS, Floor, Values, task_rows
 
 PER_TRANSACTION = 100
 LOCK_COLUMNS = "task_id, task_path, queue_name, created_at"
@@ -187,10 +187,10 @@ def _encoding(url: str) -> Callable[[Values], Values]:
     if url.startswith("postgresql"):
         return lambda row: row
     if url.startswith("sqlite"):
-        from bench.floors import sqlite
+        from oxpull_async.benchmark.floors import sqlite
 
         return sqlite.encoded
-    from bench.floors import mysql
+    from oxpull_async.benchmark.floors import mysql
 
     return mysql.encoded
 

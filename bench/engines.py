@@ -1,4 +1,4 @@
-"""The engines of a run: where each one's database comes from, and which floor it has."""
+"""The engines of a run: where each one's database comes from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bench.floors import Floor, OpenFloor
 from oxpull_async import Oxpull
+from oxpull_async.benchmark.floors import Floor, open_floor
 from tests.servers import mariadb_server, postgres_server
 
 
@@ -20,7 +20,6 @@ class Engine:
 
     name: str
     database: Callable[[], AbstractAsyncContextManager[str]]
-    open_floor: OpenFloor
     synchronous: Literal["NORMAL", "FULL"] | None = None
 
 
@@ -30,45 +29,39 @@ async def opened(engine: Engine) -> AsyncIterator[tuple[Oxpull, Floor]]:
     settings = {} if engine.synchronous is None else {"synchronous": engine.synchronous}
     async with engine.database() as url, Oxpull(url, **settings) as ox:
         await ox.migrate()
-        async with engine.open_floor(url) as floor:
+        async with open_floor(url, ox.settings) as floor:
             yield ox, floor
 
 
 def engines(name: str | None) -> list[Engine]:
-    """Those of one name, or all. A driver is imported only for an engine that was asked for."""
+    """Those of one name, or all."""
     makers = {"postgres": _postgres, "sqlite": _sqlite, "mariadb": _mariadb}
     return [engine for maker in ([makers[name]] if name else makers.values()) for engine in maker()]
 
 
 def _postgres() -> list[Engine]:
-    from bench.floors import postgres
-
     @asynccontextmanager
     async def database() -> AsyncIterator[str]:
         with postgres_server() as server:
             yield server.url
 
-    return [Engine("PostgreSQL", database, postgres.open_floor)]
+    return [Engine("PostgreSQL", database)]
 
 
 def _mariadb() -> list[Engine]:
-    from bench.floors import mysql
-
     @asynccontextmanager
     async def database() -> AsyncIterator[str]:
         with mariadb_server() as server:
             yield server.url
 
-    return [Engine("MariaDB", database, mysql.open_floor)]
+    return [Engine("MariaDB", database)]
 
 
 def _sqlite() -> list[Engine]:
-    from bench.floors import sqlite
-
     @asynccontextmanager
     async def database() -> AsyncIterator[str]:
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{Path(folder) / 'bench.db'}"
 
     levels: tuple[Literal["FULL", "NORMAL"], ...] = ("FULL", "NORMAL")
-    return [Engine(f"SQLite, synchronous {level}", database, sqlite.open_floor_with(level), level) for level in levels]
+    return [Engine(f"SQLite, synchronous {level}", database, level) for level in levels]

@@ -19,9 +19,9 @@ import anyio
 from bench.batches import foreign_rows, timed
 from bench.engines import Engine, engines, opened
 from bench.plot import Line, Plot
-from bench.report import machine
-from bench.rows import note_task
 from oxpull_async import Batch, Oxpull
+from oxpull_async.benchmark.report import machine
+from oxpull_async.benchmark.rows import note_task
 from tests.servers import ServerMissing
 
 HEAD = ("members", "other task rows", "a pass", "`progress()`", "share of the time that `watch()` counts")

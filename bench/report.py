@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.rounds import Measured
+from oxpull_async.benchmark.report import machine
+from oxpull_async.benchmark.rounds import Measured, ratio
 
 HEAD = ("", "per second", "ratio", "target", "")
 
@@ -22,11 +21,6 @@ class Report:
     rounds: int
     measured: Sequence[Measured]
     notes: Sequence[str] = ()
-
-
-def machine() -> str:
-    """The machine in a few words: without it no figure means anything."""
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
 
 
 def as_text(report: Report) -> str:
@@ -68,7 +62,7 @@ def _engine(report: Report) -> dict[str, object]:
             "per_second": [round(rate, 1) for rate in entry.rates],
             "median": round(entry.median, 1),
             "beside": entry.row.beside,
-            "ratio": _rounded(_ratio(entry, report)),
+            "ratio": _rounded(ratio(entry, report.measured)),
             "target": entry.row.target,
         }
         for entry in report.measured
@@ -84,20 +78,15 @@ def _engine(report: Report) -> dict[str, object]:
 
 def _cells(report: Report) -> Iterator[tuple[str, ...]]:
     for entry in report.measured:
-        ratio, target = _ratio(entry, report), entry.row.target
+        found, target = ratio(entry, report.measured), entry.row.target
         rate = f"{entry.median:,.0f}"
-        if ratio is None:
+        if found is None:
             yield entry.row.name, rate, "", "", ""
         elif target is None:
-            yield entry.row.name, rate, f"{ratio:.2f}", "", ""
+            yield entry.row.name, rate, f"{found:.2f}", "", ""
         else:
-            yield entry.row.name, rate, f"{ratio:.2f}", f"≥ {target:g}", "" if ratio >= target else "below"
+            yield entry.row.name, rate, f"{found:.2f}", f"≥ {target:g}", "" if found >= target else "below"
 
 
-def _ratio(entry: Measured, report: Report) -> float | None:
-    by_name = {other.row.name: other for other in report.measured}
-    return None if entry.row.beside is None else entry.median / by_name[entry.row.beside].median
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 3)
+def _rounded(found: float | None) -> float | None:
+    return None if found is None else round(found, 3)

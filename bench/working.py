@@ -4,52 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import statistics
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.floors import Floor
 from oxpull_async import Oxpull, Task, Worker
+from oxpull_async.benchmark.floors import Floor
+from oxpull_async.benchmark.latencies import starts
+from oxpull_async.benchmark.rows import Prepare, Work, drain, fill
 from oxpull_async.drivers._procedure import Procedure
 
-CONCURRENCY = 200
 PEER_BATCH = 200
-PEER = "peer: pgqueuer, drain of 10,000"
-DRAIN = "drain of 10,000"
-
-Work = Callable[[int], Awaitable[None]]
-Prepare = Callable[[Oxpull, Floor], Awaitable[None]]
-
-
-async def do_nothing(number: int) -> None:
-    """As quick as a task can be."""
+PEER = "peer: pgqueuer, no-op tasks"
 
 
 def has_peer(engine: str) -> bool:
     """Whether pgqueuer can be measured: the dependency group ``bench`` brings it."""
     return engine == "PostgreSQL" and importlib.util.find_spec("pgqueuer") is not None
-
-
-def filled(count: int) -> Prepare:
-    """Have so many rows waiting."""
-
-    async def prepare(ox: Oxpull, floor: Floor) -> None:
-        await _task(ox).enqueue_many([(number,) for number in range(count)])
-
-    return prepare
-
-
-def drain(ox: Oxpull, floor: Floor) -> Work:
-    """One process, one event loop; every outcome is written before it ends."""
-    _task(ox)
-
-    async def work(count: int) -> None:
-        await Worker(ox, concurrency=CONCURRENCY).run(until_idle=True)
-
-    return work
 
 
 async def fetch(number: int) -> None:
@@ -62,10 +34,10 @@ async def fetch_exclusively(number: int) -> None:
     await asyncio.sleep(0.02)
 
 
-def filled_with_fetches(count: int, *, exclusive: bool) -> Prepare:
+def filled_with_fetches(*, exclusive: bool) -> Prepare:
     """Have so many rows waiting."""
 
-    async def prepare(ox: Oxpull, floor: Floor) -> None:
+    async def prepare(ox: Oxpull, floor: Floor, count: int) -> None:
         await _fetch(ox, exclusive).enqueue_many([(number,) for number in range(count)])
 
     return prepare
@@ -85,24 +57,20 @@ def _fetch(ox: Oxpull, exclusive: bool) -> Task[[int], Any]:
     return ox.task(exclusive=True)(fetch_exclusively) if exclusive else ox.task(fetch)
 
 
-def peer_filled(count: int) -> Prepare:
-    """The same for the peer, in tables of its own beside ours."""
+async def peer_filled(ox: Oxpull, floor: Floor, count: int) -> None:
+    """Have so many rows waiting for the peer, in tables of its own beside ours."""
+    import asyncpg
+    from pgqueuer.queries import Queries
 
-    async def prepare(ox: Oxpull, floor: Floor) -> None:
-        import asyncpg
-        from pgqueuer.queries import Queries
-
-        connection = await asyncpg.connect(ox.settings.database)
-        try:
-            queries = Queries.from_asyncpg_connection(connection)
-            if await connection.fetchval("SELECT to_regclass('pgqueuer')") is None:
-                await queries.install()
-            await connection.execute("TRUNCATE pgqueuer, pgqueuer_log")
-            await queries.enqueue(["do_nothing"] * count, [b"1"] * count, [0] * count)
-        finally:
-            await connection.close()
-
-    return prepare
+    connection = await asyncpg.connect(ox.settings.database)
+    try:
+        queries = Queries.from_asyncpg_connection(connection)
+        if await connection.fetchval("SELECT to_regclass('pgqueuer')") is None:
+            await queries.install()
+        await connection.execute("TRUNCATE pgqueuer, pgqueuer_log")
+        await queries.enqueue(["do_nothing"] * count, [b"1"] * count, [0] * count)
+    finally:
+        await connection.close()
 
 
 def peer_drain(ox: Oxpull, floor: Floor) -> Work:
@@ -134,7 +102,7 @@ async def notes(ox: Oxpull, floor: Floor, scale: float) -> list[str]:
 
 async def _statements(ox: Oxpull, floor: Floor, count: int) -> str:
     await floor.empty()
-    await filled(count)(ox, floor)
+    await fill(ox, floor, count)
     with _counted(ox) as counts:
         await drain(ox, floor)(count)
     told = ", ".join(f"{number} {name}" for name, number in counts.most_common())
@@ -181,24 +149,6 @@ class _CountingPool:
 
 
 async def _latency(ox: Oxpull, count: int) -> str:
-    started: asyncio.Queue[float] = asyncio.Queue()
-
-    async def note_start(number: int) -> None:
-        started.put_nowait(time.perf_counter())
-
-    note_start.__qualname__ = "note_start"
-    ox._tasks.pop(f"{__name__}.note_start", None)
-    task = ox.task(note_start)
-    took: list[float] = []
-    async with ox.running(worker=Worker(ox)):
-        for number in range(count):
-            await asyncio.sleep(0.005)
-            called = time.perf_counter()
-            await task.enqueue(number)
-            took.append(await started.get() - called)
-    p50, p95 = statistics.median(took), statistics.quantiles(took, n=20)[18]
-    return f"from the call of enqueue to the start on an idle queue: p50 {p50 * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms"
-
-
-def _task(ox: Oxpull) -> Task[[int], Any]:
-    return ox.task(do_nothing)
+    took = await starts(ox, count, within=float("inf"))
+    p50, p95 = took.p50 * 1e3, took.p95 * 1e3
+    return f"from the call of enqueue to the start on an idle queue: p50 {p50:.1f} ms, p95 {p95:.1f} ms"

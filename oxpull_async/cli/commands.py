@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App
 
 from oxpull_async.cli.batches import batch, batches, reconcile
+from oxpull_async.cli.bench import bench
 from oxpull_async.cli.check import check
 from oxpull_async.cli.exclusive import exclusive
 from oxpull_async.cli.inspection import health, locks, status
@@ -34,5 +35,5 @@ _LOCKS.command(release)
 _LOCKS.command(exclusive)
 _LOOKS = (status, health, check, _LOCKS, schedules, batches, batch)
 _ROWS = (retry, discard, cancel)
-for _command in (worker, *_LOOKS, *_ROWS, queues, reconcile, reap, prune, migrate, sql):
+for _command in (worker, *_LOOKS, *_ROWS, queues, reconcile, reap, prune, migrate, sql, bench):
     app.command(_command)

@@ -12,7 +12,7 @@ from oxpull_async.drivers._store import SqlStore
 from oxpull_async.exceptions import InvalidSettings
 from oxpull_async.settings import Settings
 
-__all__ = ["SqlStore", "open_store", "schema_script", "schema_statements", "session_factory"]
+__all__ = ["SqlStore", "engine_of", "open_store", "schema_script", "schema_statements", "session_factory"]
 
 _ROOMS = {
     "postgresql": "postgres",
@@ -30,6 +30,12 @@ def open_store(url: str, settings: Settings) -> SqlStore:
     Raises: InvalidSettings for a URL that no room serves, or whose driver isn't installed.
     """
     return SqlStore(_import_room(url).room(url, settings))
+
+
+def engine_of(url: str) -> str:
+    """The room that serves a database URL: postgres, sqlite or mysql. Raises: as ``open_store``."""
+    name: str = _import_room(url).__name__
+    return name.rpartition(".")[2]
 
 
 def schema_script(url: str, *, lean: bool = False) -> str:

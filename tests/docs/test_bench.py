@@ -31,12 +31,12 @@ def test_a_small_run_reports_every_row(
 
 
 def test_rows_can_be_chosen_and_bring_what_they_stand_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--engine", "sqlite", "--rounds", "1", "--scale", "0.005", "--only", "unique, bulk", "--markdown"])
+    main(["--engine", "sqlite", "--rounds", "1", "--scale", "0.005", "--only", "unique, in bulk", "--markdown"])
 
     shown = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert shown == [
-        "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
-        "", "floor: bulk INSERT", "plain, bulk of 10,000", "unique, bulk of 10,000",
+        "", "floor: bulk INSERT", "plain, in bulk", "unique, in bulk",
+        "", "floor: bulk INSERT", "plain, in bulk", "unique, in bulk",
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 DAY = timedelta(days=1)
 COMMANDS = [
     "worker", "status", "health", "locks", "batches", "batch", "reconcile", "retry", "discard", "cancel", "reap",
-    "prune", "migrate", "sql",
+    "prune", "migrate", "sql", "bench",
 ]  # fmt: skip
 
 

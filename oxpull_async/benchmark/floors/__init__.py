@@ -7,19 +7,24 @@ one table, and what everything above it is measured against.
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeAlias, cast
+from uuid import uuid4
 
-COLUMNS = (
+from oxpull_async.clock import system_time
+from oxpull_async.drivers import engine_of
+from oxpull_async.settings import Settings
+
+TASK_PATH: Final = "floor.task"
+COLUMNS: Final = (
     "id, task_path, args, kwargs, queue_name, priority, takes_context, backend_name, status, "
     "attempts, max_attempts, errors, worker_ids, enqueued_at, lease_epoch"
 )
-COLUMN_COUNT = len(COLUMNS.split(","))
-TABLES = ("oxpull_oxpullbatchmember", "oxpull_oxpullbatch", "django_ox_oxtask", "oxpull_oxpulluniquelock")
-POOL_SIZE = 10
+COLUMN_COUNT: Final = len(COLUMNS.split(","))
+TABLES: Final = ("oxpull_oxpullbatchmember", "oxpull_oxpullbatch", "django_ox_oxtask", "oxpull_oxpulluniquelock")
+CLAIMED_AT_ONCE: Final = 200
 
 Values: TypeAlias = tuple[Any, ...]
 
@@ -27,8 +32,16 @@ Values: TypeAlias = tuple[Any, ...]
 class Floor(Protocol):
     """One engine's floor, over connections of its own."""
 
+    async def facts(self) -> Mapping[str, str]:
+        """The server's settings that decide what a COMMIT costs."""
+        ...
+
+    async def ping(self) -> None:
+        """The least that can be asked of the server, over one connection."""
+        ...
+
     async def empty(self) -> None:
-        """Delete every task and lock."""
+        """Delete every task, lock and batch."""
         ...
 
     async def one_after_another(self, count: int) -> None:
@@ -43,19 +56,23 @@ class Floor(Protocol):
         """All rows in one transaction, the quickest way that the engine has."""
         ...
 
+    async def drain(self) -> None:
+        """Claim the rows that ``in_bulk`` wrote, 200 at a time, and settle them, until none is left."""
+        ...
 
-class OpenFloor(Protocol):
-    """Connects a floor to a database URL."""
 
-    def __call__(self, url: str) -> AbstractAsyncContextManager[Floor]: ...
+def open_floor(url: str, settings: Settings) -> AbstractAsyncContextManager[Floor]:
+    """Connect the floor of the URL's engine, which has no more connections than the settings give to a pool."""
+    module = import_module(f"{__name__}.{engine_of(url)}")
+    return cast("AbstractAsyncContextManager[Floor]", module.open_floor(url, settings))
 
 
 def task_rows(count: int) -> Iterator[Values]:
     """New rows, in the order of ``COLUMNS``; ids are `uuid.UUID`, instants are aware."""
     for number in range(count):
         args = json.dumps([number])
-        now = datetime.now(UTC)
+        now = system_time()
         yield (
-            uuid.uuid4(), "bench.note", args, "{}", "default", 0, False, "default", "READY",
+            uuid4(), TASK_PATH, args, "{}", "default", 0, False, "default", "READY",
             0, 3, "[]", "[]", now, 0,
         )  # fmt: skip

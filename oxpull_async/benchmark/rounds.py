@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.floors import Floor
-from bench.rows import Row
-from oxpull_async import Oxpull
+from oxpull_async.app import Oxpull
+from oxpull_async.benchmark.floors import Floor
+from oxpull_async.benchmark.rows import Row
 
 _WORTH_WARMING: Final = 100
+_FIRST_GUESS: Final = 20
+_FEWEST: Final = 10
 
 
 @dataclass(slots=True)
@@ -26,6 +28,28 @@ class Measured:
     @property
     def median(self) -> float:
         return statistics.median(self.rates)
+
+    @property
+    def spread(self) -> float:
+        """From the slowest round to the quickest, as a share of the median."""
+        return (max(self.rates) - min(self.rates)) / self.median
+
+
+def ratio(entry: Measured, among: Sequence[Measured]) -> float | None:
+    """How many times as fast as what it stands beside; None for a floor."""
+    by_name = {other.row.name: other for other in among}
+    return None if entry.row.beside is None else entry.median / by_name[entry.row.beside].median
+
+
+async def fitting_count(ox: Oxpull, floor: Floor, row: Row, seconds: float) -> int:
+    """How many of a row's calls take about so long here; at most the row's own count."""
+    count = min(_FIRST_GUESS, row.count)
+    while True:
+        rate = await _once(ox, floor, row, count)
+        fitting = min(row.count, max(_FEWEST, round(rate * seconds)))
+        if count >= fitting / 4:
+            return _rounded(fitting)
+        count = min(fitting, count * 10)
 
 
 async def measure(
@@ -46,9 +70,15 @@ async def measure(
 async def _once(ox: Oxpull, floor: Floor, row: Row, count: int) -> float:
     await floor.empty()
     if row.prepare is not None:
-        await row.prepare(ox, floor)
+        await row.prepare(ox, floor, count)
     work = row.work(ox, floor)
     gc.collect()
     began = time.perf_counter()
     await work(count)
     return count / (time.perf_counter() - began)
+
+
+def _rounded(count: int) -> int:
+    """To two digits: 4,700 rather than 4,683."""
+    unit = int(10 ** max(0, len(str(count)) - 2))
+    return max(1, count // unit * unit)
