@@ -267,10 +267,11 @@ async def test_each_callback_comes_once_however_many_reconcilers_race_and_die(
     count, deaths = rounds(small=40, full=400), rounds(small=4, full=40)
     mortals = [Mortal(migrated_url) for _ in range(2)]
     theirs = [MortalPeer(peer) for peer in fleet]
+    everyone: list[Mortal | MortalPeer] = [*mortals, *theirs]
     expected: dict[UUID, list[str]] = {}
     try:
         async with anyio.create_task_group() as group:
-            for mortal in (*mortals, *theirs):
+            for mortal in everyone:
                 group.start_soon(for_ever, mortal.live_and_die)
             for _ in range(2):
                 group.start_soon(for_ever, known.batches.reconcile)
