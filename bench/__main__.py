@@ -55,7 +55,7 @@ async def _measure(engine: Engine, options: argparse.Namespace) -> Report:
     async with opened(engine) as (ox, floor):
         server = ox.store.capabilities
         measured = await measure(ox, floor, chosen, options.rounds, _say)
-        said = await notes(ox, floor, options.scale) if DRAIN in wanted else []
+        said = await notes(ox, floor, options.scale, engine.name) if DRAIN in wanted else []
         return Report(engine.name, f"{server.engine} {server.server_version}", options.rounds, measured, said)
 
 

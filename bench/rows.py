@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from bench import working
+from bench import peer, working
 from bench.bound import by_bind, by_hand, driver_caller, sqlalchemy_caller
 from oxpull_async import Oxpull
 from oxpull_async.benchmark.floors import Floor
@@ -41,7 +41,7 @@ def rows(scale: float, engine: str = "") -> list[Row]:
         Row("unique new, bound, driver", some, by_bind(driver_caller, note), by_driver),
         Row(by_sqlalchemy, some, by_hand(sqlalchemy_caller)),
         Row("unique new, bound, SQLAlchemy", some, by_bind(sqlalchemy_caller, note), by_sqlalchemy),
-        *_drains(many, working.has_peer(engine)),
+        *_drains(many, peer.is_here(engine)),
         *_fetches(some),
     ]
 
@@ -50,8 +50,8 @@ def _drains(count: int, has_peer: bool) -> list[Row]:
     floor, drain = drain_rows(count)
     if not has_peer:
         return [floor, drain]
-    peer = Row(working.PEER, count, working.peer_drain, prepare=working.peer_filled)
-    return [floor, peer, drain_row(count, working.PEER, 1.3)]
+    theirs = Row(peer.DRAIN, count, peer.drain, prepare=peer.fill)
+    return [floor, theirs, drain_row(count, peer.DRAIN, 1.3)]
 
 
 def _fetches(count: int) -> list[Row]:

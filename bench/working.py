@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
+from bench import peer
 from oxpull_async import Oxpull, Task, Worker
 from oxpull_async.benchmark.floors import Floor
-from oxpull_async.benchmark.latencies import starts
+from oxpull_async.benchmark.latencies import Latency, starts
 from oxpull_async.benchmark.rows import Prepare, Work, drain, fill
 from oxpull_async.drivers._procedure import Procedure
 
-PEER_BATCH = 200
-PEER = "peer: pgqueuer, no-op tasks"
-
-
-def has_peer(engine: str) -> bool:
-    """Whether pgqueuer can be measured: the dependency group ``bench`` brings it."""
-    return engine == "PostgreSQL" and importlib.util.find_spec("pgqueuer") is not None
+_BLOCKS: Final = 4
 
 
 async def fetch(number: int) -> None:
@@ -57,47 +51,18 @@ def _fetch(ox: Oxpull, exclusive: bool) -> Task[[int], Any]:
     return ox.task(exclusive=True)(fetch_exclusively) if exclusive else ox.task(fetch)
 
 
-async def peer_filled(ox: Oxpull, floor: Floor, count: int) -> None:
-    """Have so many rows waiting for the peer, in tables of its own beside ours."""
-    import asyncpg
-    from pgqueuer.queries import Queries
-
-    connection = await asyncpg.connect(ox.settings.database)
-    try:
-        queries = Queries.from_asyncpg_connection(connection)
-        if await connection.fetchval("SELECT to_regclass('pgqueuer')") is None:
-            await queries.install()
-        await connection.execute("TRUNCATE pgqueuer, pgqueuer_log")
-        await queries.enqueue(["do_nothing"] * count, [b"1"] * count, [0] * count)
-    finally:
-        await connection.close()
-
-
-def peer_drain(ox: Oxpull, floor: Floor) -> Work:
-    """The peer deletes its rows, and keeps a log of them."""
-
-    async def work(count: int) -> None:
-        import asyncpg
-        from pgqueuer import PgQueuer
-        from pgqueuer.types import QueueExecutionMode
-
-        connection = await asyncpg.connect(ox.settings.database)
-        try:
-            queuer = PgQueuer.from_asyncpg_connection(connection)
-
-            @queuer.entrypoint("do_nothing")
-            async def do_nothing(job: Any) -> None: ...
-
-            await queuer.qm.run(batch_size=PEER_BATCH, mode=QueueExecutionMode.drain)
-        finally:
-            await connection.close()
-
-    return work
-
-
-async def notes(ox: Oxpull, floor: Floor, scale: float) -> list[str]:
-    """What a rate can't say: how long a start takes, and how many statements a drain needs."""
-    return [await _statements(ox, floor, max(1, round(1_000 * scale))), await _latency(ox, max(5, round(200 * scale)))]
+async def notes(ox: Oxpull, floor: Floor, scale: float, engine: str) -> list[str]:
+    """What a rate can't say: how long a start takes, beside the peer's too, and how many statements a drain needs."""
+    samples = max(5, round(50 * scale))
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(_BLOCKS):
+        ours += (await starts(ox, samples, within=float("inf"))).seconds
+        if peer.is_here(engine):
+            theirs += await peer.starts(ox, samples)
+    told = [_told("from the call of enqueue to the start on an idle queue", ours)]
+    told += [_told(f"the same, {peer.NAME}", theirs)] if theirs else []
+    return [await _statements(ox, floor, max(1, round(1_000 * scale))), *told]
 
 
 async def _statements(ox: Oxpull, floor: Floor, count: int) -> str:
@@ -148,7 +113,6 @@ class _CountingPool:
             return stop.value
 
 
-async def _latency(ox: Oxpull, count: int) -> str:
-    took = await starts(ox, count, within=float("inf"))
-    p50, p95 = took.p50 * 1e3, took.p95 * 1e3
-    return f"from the call of enqueue to the start on an idle queue: p50 {p50:.1f} ms, p95 {p95:.1f} ms"
+def _told(what: str, seconds: Sequence[float]) -> str:
+    took = Latency(what, seconds)
+    return f"{what}: p50 {took.p50 * 1e3:.1f} ms, p95 {took.p95 * 1e3:.1f} ms"
