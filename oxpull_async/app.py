@@ -40,7 +40,7 @@ from oxpull_async.runtime.health import HealthCheck
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
 from oxpull_async.runtime.hooks import Hooked, Hooks
 from oxpull_async.runtime.limits import Limits
-from oxpull_async.runtime.pruner import Pruner
+from oxpull_async.runtime.pruner import Pruner, ages_of
 from oxpull_async.runtime.queues import Queues
 from oxpull_async.runtime.reading import Reader
 from oxpull_async.runtime.rerunner import Rerunner
@@ -172,21 +172,24 @@ class Oxpull(TaskMaker, Verbs, Hooked):
         reconciler: bool = True,
         schedules: bool = False,
         prune_older_than: Duration | None = None,
+        prune_batches_older_than: Duration | None = None,
         worker: Worker | None = None,
     ) -> AsyncIterator[Oxpull]:
         """Open, with ``worker``, schedules and the reconciler at work, while the block lasts.
 
         What was open already stays open. A worker sees to the schedules by
         itself. The reconciler completes batches; without one here, other
-        processes have to. ``prune_older_than`` deletes, a chunk at a time,
-        what ``prune`` would: one process at a time does it, of all that are
-        asked to.
+        processes have to. ``prune_older_than`` and ``prune_batches_older_than``
+        delete, a chunk at a time, what ``prune`` would: one process at a time
+        does it, of all that are asked to. Workers go by the settings of these
+        names, unless they are told otherwise.
         """
         members: list[Member] = [Rerunner(self).service()] if worker is None else [worker]
         if schedules and worker is None:
             members.append(self.schedules.service())
-        if prune_older_than is not None:
-            members.append(Pruner(self, seconds(prune_older_than, "prune_older_than")).service())
+        ages = ages_of(prune_older_than, prune_batches_older_than)
+        if ages.are_set:
+            members.append(Pruner(self, ages).service())
         was_open = self._opening.is_open
         await self.open()
         supervisor = Supervisor(members, self.health.roster)

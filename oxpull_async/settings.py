@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from oxpull_async.core.backoff import Backoff
-from oxpull_async.core.durations import seconds
+from oxpull_async.core.durations import parse_period, seconds
 from oxpull_async.core.limits import RateLimit, check_together
 from oxpull_async.core.names import suggestion
 from oxpull_async.core.schedules import find_zone
 from oxpull_async.exceptions import InvalidSettings
 
 _PREFIX = "OXPULL_"
+_DURATIONS = (
+    "lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout",
+    "prune_older_than", "prune_batches_older_than",
+)  # fmt: skip
 
 
 class Settings(BaseModel):
@@ -41,6 +47,10 @@ class Settings(BaseModel):
     """The zone of schedules that are stored as rows: Django's ``TIME_ZONE``, where Django made them."""
     reconciler: bool | Literal["external"] = True
     """Whether ``running()`` completes batches; ``"external"`` says that other processes do, False that none does."""
+    prune_older_than: float | None = Field(default=None, ge=0)
+    """From what age on workers delete settled rows; None for never."""
+    prune_batches_older_than: float | None = Field(default=None, ge=0)
+    """From what age on workers delete completed batches; None for never."""
     pool_size: int = Field(default=10, ge=1)
     connect_timeout: float = Field(default=5.0, gt=0)
     pool_timeout: float = Field(default=30.0, gt=0)
@@ -55,13 +65,11 @@ class Settings(BaseModel):
     synchronous: Literal["NORMAL", "FULL"] = "FULL"
     """SQLite's durability: FULL survives a power cut, NORMAL may lose the last commits then."""
 
-    @field_validator(
-        "lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout", mode="before"
-    )
+    @field_validator(*_DURATIONS, mode="before")
     @classmethod
     def _duration(cls, value: Any) -> Any:
         try:
-            return seconds(value, "a duration")
+            return None if value is None else seconds(value, "a duration")
         except TypeError as error:  # pydantic reports a ValueError as the setting's own
             raise ValueError(str(error)) from error
 
@@ -113,18 +121,18 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
 def _parsed(name: str, text: str) -> Any:
     if name in ("queues", "unique_tasks"):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if name in ("lease", "unique_wait", "connect_timeout", "pool_timeout", "close_timeout", "statement_timeout"):
-        return _number(text)
+    if name in _DURATIONS:
+        return _period(text)
     if name in ("statement_cache", "notify", "reconciler") and text.lower() in ("1", "0", "true", "false", "yes", "no"):
         return text.lower() in ("1", "true", "yes")
     return text
 
 
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text  # refused as the setting's value, by its name
+def _period(text: str) -> timedelta | float | str:
+    for parse in (float, parse_period):
+        with suppress(ValueError):
+            return parse(text)
+    return text  # refused as the setting's value, by its name
 
 
 def _words(error: ValidationError | TypeError) -> str:

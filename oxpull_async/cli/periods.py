@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
 from oxpull_async.cli.target import UsageError
-
-_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "seconds"}
-_PERIOD = re.compile(r"(\d+(?:\.\d+)?)\s*([wdhms]?)", re.IGNORECASE)
+from oxpull_async.core import durations
 
 
 def parse_period(text: str) -> timedelta:
     """The period; a number alone counts seconds. Raises: UsageError."""
-    match = _PERIOD.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is no period; write it as 7d, 12h, 30m or 45s")
     try:
-        return timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
-    except OverflowError as error:
-        raise UsageError(f"{text!r} is longer than can be counted") from error
+        return durations.parse_period(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def short_period(seconds: float) -> str:

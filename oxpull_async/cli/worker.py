@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -49,7 +50,10 @@ class Terms:
     max_tasks
         End a process after claiming so many rows; of several, it's started again.
     prune_older_than
-        Delete rows that were settled longer ago, such as 30d or 12h, as prune does; not with --burst.
+        Delete rows that were settled longer ago, such as 30d or 12h, as prune does; not with --burst. Without it, as
+        the setting says.
+    prune_batches_older_than
+        The same for batches that were completed longer ago.
     log_format
         How to write the log: text, or one JSON object a line with its event and fields.
     """
@@ -61,6 +65,7 @@ class Terms:
     burst: Flag = False
     max_tasks: int | None = None
     prune_older_than: str | None = None
+    prune_batches_older_than: str | None = None
     log_format: LogFormat = "text"
 
     def worker(self, ox: Oxpull) -> Worker:
@@ -71,7 +76,8 @@ class Terms:
             concurrency=self.concurrency,
             shutdown_timeout=self.shutdown_timeout,
             grace=self.grace,
-            prune_older_than=None if self.prune_older_than is None else parse_period(self.prune_older_than),
+            prune_older_than=_period(self.prune_older_than),
+            prune_batches_older_than=_period(self.prune_batches_older_than),
         )
 
     def arguments(self) -> list[str]:
@@ -86,7 +92,13 @@ class Terms:
             found += ["--max-tasks", str(self.max_tasks)]
         if self.prune_older_than is not None:
             found += ["--prune-older-than", self.prune_older_than]
+        if self.prune_batches_older_than is not None:
+            found += ["--prune-batches-older-than", self.prune_batches_older_than]
         return found
+
+
+def _period(text: str | None) -> timedelta | None:
+    return None if text is None else parse_period(text)
 
 
 async def worker(

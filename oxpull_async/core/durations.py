@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import timedelta
 from typing import TypeAlias
+
+_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "seconds"}
+_PERIOD = re.compile(r"(\d+(?:\.\d+)?)\s*([wdhms]?)", re.IGNORECASE)
 
 Duration: TypeAlias = float | timedelta
 """Seconds (int or float), or a ``timedelta``."""
@@ -27,6 +31,20 @@ def seconds(value: Duration, name: str) -> float:
     if number < 0:
         raise ValueError(f"{name} must not be negative: it is {number:g} seconds")
     return number
+
+
+def parse_period(text: str) -> timedelta:
+    """A period as people write it: ``7d``, ``12h``, ``30m``, ``45s``; a number alone counts seconds.
+
+    Raises: ValueError.
+    """
+    match = _PERIOD.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no period; write it as 7d, 12h, 30m or 45s")
+    try:
+        return timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is longer than can be counted") from error
 
 
 def _as_float(value: float) -> float:

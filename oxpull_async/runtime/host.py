@@ -108,7 +108,11 @@ class Host(Enqueuer, Protocol):
         ...
 
     def running(
-        self, *, reconciler: bool = True, prune_older_than: Duration | None = None
+        self,
+        *,
+        reconciler: bool = True,
+        prune_older_than: Duration | None = None,
+        prune_batches_older_than: Duration | None = None,
     ) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the block lasts."""
         ...

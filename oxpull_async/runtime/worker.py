@@ -16,6 +16,7 @@ from oxpull_async.runtime.claimer import MAX_PREFETCH, Terms
 from oxpull_async.runtime.executor import OnFailure
 from oxpull_async.runtime.host import Host
 from oxpull_async.runtime.identity import new_worker_id
+from oxpull_async.runtime.pruner import Ages
 from oxpull_async.runtime.shift import Shift
 from oxpull_async.runtime.waiting import first_of
 from oxpull_async.telemetry import log
@@ -36,7 +37,8 @@ class Worker:
     second; ``grace`` how long an attempt beyond its time limit may take to end
     before its row is taken away; ``shutdown_timeout`` how long a stopping
     worker lets tasks finish; ``poll_interval`` how long a row that no hint
-    tells of waits at most. ``prune_older_than``: as that of ``ox.running``.
+    tells of waits at most. ``prune_older_than`` and ``prune_batches_older_than``
+    (by default those of the settings): as those of ``ox.running``.
 
     ``await worker.run()``, or ``async with ox.running(worker=worker)``.
     Raises: InvalidSettings.
@@ -54,6 +56,7 @@ class Worker:
         shutdown_timeout: Duration = 30,
         poll_interval: Duration = 1.0,
         prune_older_than: Duration | None = None,
+        prune_batches_older_than: Duration | None = None,
     ) -> None:
         self.id: str | None = None
         """The name under which the current run holds its leases."""
@@ -67,7 +70,10 @@ class Worker:
         self._grace = _checked(grace, "grace")
         self._lease_seconds = ox.settings.lease if lease is None else _checked(lease, "lease", at_least=1)
         self._poll_interval = _checked(poll_interval, "poll_interval", at_least=0.01)
-        self._prune_older_than = None if prune_older_than is None else _checked(prune_older_than, "prune_older_than")
+        self._ages = Ages(
+            _age(prune_older_than, ox.settings.prune_older_than, "prune_older_than"),
+            _age(prune_batches_older_than, ox.settings.prune_batches_older_than, "prune_batches_older_than"),
+        )
         self._is_running = False
         self._shift: Shift | None = None
         self._forget_stop()
@@ -113,8 +119,10 @@ class Worker:
             raise InvalidSettings("this Worker is running already; make another one to run more")
         self._is_running = True
         try:
-            prune = None if until_idle else self._prune_older_than
-            running = self._host.running(reconciler=not until_idle, prune_older_than=prune)
+            ages = Ages() if until_idle else self._ages
+            running = self._host.running(
+                reconciler=not until_idle, prune_older_than=ages.settled, prune_batches_older_than=ages.batches
+            )
             async with running, self._host.task_state_keeper.kept():
                 return await self._work(self._terms(until_idle, max_tasks), recycle, on_failure)
         finally:
@@ -193,6 +201,10 @@ def _whole(value: int, name: str, at_least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise InvalidSettings(f"{name} must be a whole number of at least {at_least}, not {value!r}")
     return value
+
+
+def _age(given: Duration | None, setting: float | None, name: str) -> float | None:
+    return setting if given is None else _checked(given, name)
 
 
 def _checked(value: Duration, name: str, at_least: float = 0) -> float:

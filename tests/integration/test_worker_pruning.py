@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from oxpull_async import Oxpull, Worker
-from oxpull_async.runtime import upkeep
-from oxpull_async.runtime.pruner import Pruner
+from oxpull_async.runtime import batch_pruning, upkeep
+from oxpull_async.runtime.pruner import Ages, Pruner
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.log_lines import events
@@ -48,9 +48,30 @@ async def test_what_is_old_enough_is_deleted_chunk_by_chunk(
     assert told.__dict__["tasks"] == 5
 
 
+async def test_workers_delete_completed_batches_too_from_the_age_that_is_set(
+    migrated_url: str, competitor: Competitor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch_pruning, "_MEMBERS", 2)
+    async with Oxpull(migrated_url, reconciler="external", prune_batches_older_than=0) as ox:
+        task = ox.reference("elsewhere.tasks.task")
+        done, open_one = [await ox.batches.create(name) for name in ("done", "open")]
+        for batch in (done, open_one):
+            await batch.add_many(task, [(number,) for number in range(5)])
+        await done.seal()
+        settle = "UPDATE django_ox_oxtask SET status = 'SUCCESSFUL', finished_at = enqueued_at"
+        competitor.run(settle)
+        await ox.batches.reconcile()
+
+        async with ox.running(worker=Worker(ox)):
+            await eventually(lambda: competitor.rows("SELECT name FROM oxpull_oxpullbatch") == [("open",)])
+
+    assert competitor.rows("SELECT count(*) FROM oxpull_oxpullbatchmember") == [(5,)]
+    assert len(competitor.statuses()) == 10  # task rows have an age of their own
+
+
 async def test_one_at_a_time_does_it(ox: Oxpull, migrated_url: str, competitor: Competitor):
     async with Oxpull(migrated_url) as other:
-        ours, theirs = Pruner(ox, HOUR), Pruner(other, HOUR)
+        ours, theirs = Pruner(ox, Ages(settled=HOUR)), Pruner(other, Ages(settled=HOUR))
         assert 0 < await ours.turn() <= 60
         old = settled(competitor, hours_ago=2)
 

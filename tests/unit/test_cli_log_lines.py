@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -62,10 +63,11 @@ def test_a_signal_is_told_of_in_the_same_form():
 
 def test_the_processes_of_a_fleet_work_on_the_same_terms():
     given = Terms(queue=["mail"], concurrency=3, grace=1, max_tasks=5, prune_older_than="30d", log_format="json")
+    given = replace(given, prune_batches_older_than="7d")
 
     arguments = given.arguments()
 
     assert dict(zip(arguments[::2], arguments[1::2], strict=True)) == {
         "--queue": "mail", "--concurrency": "3", "--shutdown-timeout": "30", "--grace": "1", "--max-tasks": "5",
-        "--prune-older-than": "30d", "--log-format": "json",
+        "--prune-older-than": "30d", "--prune-batches-older-than": "7d", "--log-format": "json",
     }  # fmt: skip

@@ -69,6 +69,15 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, value: Any):
     assert repr(value) in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["prune_older_than", "prune_batches_older_than"])
+def test_nothing_is_pruned_unless_an_age_is_set(name: str):
+    assert getattr(Settings(), name) is None
+    assert getattr(make_settings({name: timedelta(days=1)}), name) == 86400.0
+    assert settings_from_environment({f"OXPULL_{name.upper()}": "30d"}) == {name: timedelta(days=30)}
+    with pytest.raises(InvalidSettings, match=name):
+        make_settings(settings_from_environment({f"OXPULL_{name.upper()}": "a month"}))
+
+
 def test_several_mistakes_are_told_at_once():
     with pytest.raises(InvalidSettings, match="setting max_attempts.*setting pool_size"):
         Oxpull(max_attempts=0, pool_size=0)
