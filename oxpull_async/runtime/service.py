@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from oxpull_async.clock import system_time
+from oxpull_async.exceptions import WrongDatabase
 from oxpull_async.telemetry import log
 
 _FIRST_BACKOFF_SECONDS: Final = 0.05
@@ -85,7 +86,9 @@ class Service:
                 logging.ERROR,
                 "service_failed",
                 f"the {self.name} failed, and will try again: {error}",
-                error=error,
+                error=None
+                if isinstance(error, WrongDatabase)
+                else error,  # which says what to do, wherever it came from
                 service=self.name,
             )
 
