@@ -80,15 +80,14 @@ class Service:
     def _note_failure(self, error: Exception) -> None:
         self.failures += 1
         self.last_error = error
+        traced = None if isinstance(error, WrongDatabase) else error  # it says what to do, wherever it came from
         if type(error) not in self._told:
             self._told.add(type(error))
             log(
                 logging.ERROR,
                 "service_failed",
                 f"the {self.name} failed, and will try again: {error}",
-                error=None
-                if isinstance(error, WrongDatabase)
-                else error,  # which says what to do, wherever it came from
+                error=traced,
                 service=self.name,
             )
 
