@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from oxpull_async.cli.batches import show_stuck
 from oxpull_async.cli.options import Flag, Where
@@ -21,6 +22,8 @@ _COLUMNS = (
     "queue", "due#", "later#", "running#", "waiting#", "successful#", "failed#", "lost#", "discarded#", "oldest#",
     "a minute#", "failing#",
 )  # fmt: skip
+_SELDOM: Final = frozenset({"later#", "waiting#", "lost#", "discarded#"})
+"""Left out where no queue has any: a terminal of 80 columns has no place for all."""
 
 
 async def status(*, target: Where = None, json: Flag = False) -> None:
@@ -41,7 +44,7 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
     if json:
         show_json([queue.model_dump(mode="json") for queue in queues])
         return
-    show_table(_COLUMNS, [_figures(queue) for queue in queues])
+    _show_queues(queues)
     if any(not queue.is_exact for queue in queues):
         print(f"Settled rows are counted among the latest {LIMIT:,}.")
     for queue in queues:
@@ -56,6 +59,12 @@ async def status(*, target: Where = None, json: Flag = False) -> None:
         for queue in queues:
             for path, number in queue.unrunnable.items():
                 print(f"{queue.queue_name}: {number} due row(s) of {path}, which this app doesn't declare")
+
+
+def _show_queues(queues: Sequence[QueueStats]) -> None:
+    rows = [_figures(queue) for queue in queues]
+    shown = [n for n, name in enumerate(_COLUMNS) if name not in _SELDOM or any(row[n] for row in rows)]
+    show_table([_COLUMNS[n] for n in shown], [[row[n] for n in shown] for row in rows])
 
 
 async def health(

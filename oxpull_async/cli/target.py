@@ -17,6 +17,7 @@ from oxpull_async.app import Oxpull
 APP_VARIABLE = "OXPULL_APP"
 DATABASE_VARIABLE = "OXPULL_DATABASE_URL"
 _DEFAULT_ATTRIBUTE = "ox"
+_NESTED = "cannot be called from a running event loop"  # Python's own words
 _hosted: ContextVar[Oxpull | None] = ContextVar("oxpull_async_hosted", default=None)
 
 
@@ -104,8 +105,17 @@ def _module(name: str) -> object:
         raise UsageError(f"{name!r} is no module; name the Oxpull as module:ox")
     try:
         return import_module(name)
+    except RuntimeError as error:
+        if _NESTED not in str(error):
+            raise
+        raise UsageError(
+            f"the module {name} starts an event loop of its own when it's imported; "
+            'put asyncio.run(…) beneath if __name__ == "__main__":'
+        ) from error
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name != missing and not name.startswith(f"{missing}."):
             raise  # a module that theirs imports
+        if name.endswith(".py"):
+            raise UsageError(f"{name} is a file; name the module, without .py: {name[:-3]}:ox") from error
         raise UsageError(f"there is no module {name!r} in {Path.cwd()} or among the installed ones") from error

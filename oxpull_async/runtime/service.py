@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from oxpull_async.clock import system_time
+from oxpull_async.exceptions import WrongDatabase
 from oxpull_async.telemetry import log
 
 _FIRST_BACKOFF_SECONDS: Final = 0.05
@@ -79,13 +80,14 @@ class Service:
     def _note_failure(self, error: Exception) -> None:
         self.failures += 1
         self.last_error = error
+        traced = None if isinstance(error, WrongDatabase) else error  # it says what to do, wherever it came from
         if type(error) not in self._told:
             self._told.add(type(error))
             log(
                 logging.ERROR,
                 "service_failed",
                 f"the {self.name} failed, and will try again: {error}",
-                error=error,
+                error=traced,
                 service=self.name,
             )
 

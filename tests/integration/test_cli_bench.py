@@ -50,6 +50,7 @@ def left_behind(competitor: Competitor) -> Iterator[None]:
     clear(competitor)
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.engines(*OWN_SERVERS)
 def test_a_run_gives_figures_and_leaves_everything_as_it_was(run: Run, migrated_url: str, competitor: Competitor):
     row = competitor.insert_task()
@@ -147,6 +148,7 @@ async def test_a_run_that_is_under_way_keeps_its_place(migrated_url: str, compet
     assert "another run" in told[0]
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_it_and_nothing_is_left(migrated_url: str, competitor: Competitor, number: signal.Signals):

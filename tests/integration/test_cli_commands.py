@@ -219,6 +219,7 @@ def test_sql_prints_the_schema_without_connecting(run: Run, url: str, words: str
         (["reap", "--app", "a:b", "--database", "sqlite:///x.db"], 2, "give one of them"),
         (["reap", "--app", "no_such_module:ox"], 2, "no module 'no_such_module'"),
         (["reap", "--app", ".relative:ox"], 2, "no module"),
+        (["reap", "--app", "shop.py:ox"], 2, "without .py: shop:ox"),
         (["worker", "json:dumps"], 2, "not an Oxpull"),
         (["worker", "json:ox"], 2, "has no ox"),
         (["reap", "--database", "oracle://x"], 2, "scheme 'oracle'"),
@@ -235,6 +236,29 @@ def test_an_error_is_one_line_and_an_exit_code(run: Run, arguments: list[str], c
     assert err.startswith("oxpull-async: ")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_a_module_that_starts_an_event_loop_when_imported_is_told_how_not_to(run: Run, tmp_path: Path):
+    # A coroutine would be left over, of which Python warns whenever it notices.
+    (tmp_path / "eager.py").write_text("import asyncio\nasyncio.run(None)\n")
+
+    code, _, err = run("reap", "--app", "eager:ox")
+
+    assert code == 2
+    assert 'put asyncio.run(…) beneath if __name__ == "__main__":' in err
+
+
+@pytest.mark.engines("sqlite")
+def test_status_leaves_out_what_there_seldom_is(run: Run, migrated_url: str, competitor: Competitor):
+    competitor.insert_task()
+
+    assert run("status", "--database", migrated_url)[1].split() == [
+        *("queue", "due", "running", "successful", "failed", "oldest", "a", "minute", "failing"),
+        *("default", "1", "0", "0", "0", "0s", "0.0", "-"),
+    ]
+
+    competitor.insert_task(status="LOST")
+    assert "lost" in run("status", "--database", migrated_url)[1].split()
 
 
 def test_without_its_packages_the_command_line_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -10,6 +10,7 @@ from functools import partial
 import anyio
 import pytest
 
+from oxpull_async.exceptions import WrongDatabase
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.supervisor import Supervisor
 from oxpull_async.runtime.waiting import first_of
@@ -82,6 +83,14 @@ async def test_an_error_ends_nothing_and_is_told_once_per_kind(caplog: pytest.Lo
 
     assert events(caplog) == ["service_failed", "service_failed", "service_recovered"]
     assert str(service.last_error) == "d"
+
+
+async def test_a_missing_table_is_told_without_the_way_there(caplog: pytest.LogCaptureFixture):
+    deed = Deed(WrongDatabase("run migrate"), ValueError("why?"), math.inf)
+
+    await running(Service("test", deed, longest_backoff=0.01), lambda: eventually(lambda: deed.turns == 3))
+
+    assert [bool(record.exc_info) for record in caplog.records if record.levelname == "ERROR"] == [False, True]
 
 
 async def test_a_wake_up_does_not_shorten_the_pause_after_an_error():
