@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from oxpull_async.clock import Clock
 from oxpull_async.ports import Pruned, Store
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
-from oxpull_async.runtime.identity import new_worker_id
+from oxpull_async.runtime.identity import OwnName
 from oxpull_async.runtime.leader import Leader
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.upkeep import Upkeep, added
@@ -55,7 +55,7 @@ class Pruner:
         self._clock = host.clock
         self._older_than = timedelta(seconds=older_than_seconds)
         self._upkeep = Upkeep(lambda: host.store, host.settle_hints, host.ready_hints, host.clock)
-        self._leader = Leader(lambda: host.store, lambda: _ROLE, new_worker_id(), _LEASE_SECONDS)
+        self._leader = Leader(lambda: host.store, lambda: _ROLE, OwnName(), _LEASE_SECONDS)
         self._pruned = Pruned(0, 0)
 
     def service(self) -> Service:
