@@ -124,9 +124,10 @@ class Opening:
         except BaseException:
             await store.close()
             raise
+        # Together they leave a connection to those who wait for nobody.
         patient = max(1, settings.pool_size // 2)
         desk = Desk(store, patient=patient)
-        policies = Policies(store, desk, patient=patient)
+        policies = Policies(store, desk, patient=max(1, settings.pool_size - patient - 1))
         return Opened(store, desk, policies, asyncio.get_running_loop(), os.getpid())
 
     def _one_at_a_time(self) -> asyncio.Lock:

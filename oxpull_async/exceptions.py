@@ -55,6 +55,17 @@ if TYPE_CHECKING:
 class OxpullError(Exception):
     """The root of every error that this library raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes as they are, without being made anew from their message alone."""
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[OxpullError], args: tuple[Any, ...], state: dict[str, Any]) -> OxpullError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class InvalidTask(OxpullError):
     """A task, or one of its options, can't be used as declared."""

@@ -19,7 +19,7 @@ from oxpull_async.results import EnqueueResult
 from oxpull_async.runtime.batch_stats import BatchFigures
 from oxpull_async.runtime.callbacks import Callbacks
 from oxpull_async.runtime.hints import SettleHints
-from oxpull_async.runtime.identity import new_worker_id
+from oxpull_async.runtime.identity import OwnName
 from oxpull_async.runtime.leader import Leader
 from oxpull_async.runtime.reconciler import Reconciler
 from oxpull_async.runtime.reconciling import ReconcilerLoop
@@ -54,7 +54,7 @@ class Batching:
         completions = SettleHints()
         callbacks = Callbacks(settings, tasks)
         reconciler = Reconciler(store, callbacks, clock, reader, announce, completions)
-        leader = Leader(store, lambda: reconciler.role, new_worker_id())
+        leader = Leader(store, lambda: reconciler.role, OwnName())
         self._bound_host = bound_host
         self._announcer = announcer
         self._loop = ReconcilerLoop(reconciler, leader, settled, roster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -42,7 +43,10 @@ class PlacingHost:
 
 
 class Policies:
-    """Enqueues by each ``Unique`` that isn't plain."""
+    """Enqueues by each ``Unique`` that isn't plain.
+
+    Up to ``patient`` of them have a transaction at once where the shortest wait for a lock is a long one.
+    """
 
     def __init__(self, store: Store, desk: Desk, *, patient: int) -> None:
         self._store = store
@@ -68,11 +72,20 @@ class Policies:
         """
         if not requests:
             return []
-        call = _OwnCall(self._store, self._desk, unique, source, now, time.monotonic() + wait_seconds)
+        call = _OwnCall(self._store, self._desk, unique, source, now, wait_seconds)
         if len(requests) == 1 and unique.terms is None and unique.on_duplicate != "rerun":
             return await call.shared(requests[0])
-        async with self._patience.turn(requests[0].task.task_path, wait_seconds=wait_seconds):
-            placed = await call.alone(requests)
+
+        async def decide(wait_seconds: float, lock_seconds: float) -> list[TaskRow | None]:
+            call.limit(wait_seconds, lock_seconds)
+            return await call.alone(requests)
+
+        path = requests[0].task.task_path
+        if self._store.capabilities.fine_lock_timeout:
+            placed = await self._desk.patiently(path, wait_seconds, decide)
+        else:
+            async with self._patience.turn(path, wait_seconds=wait_seconds) as left:
+                placed = await decide(left, left)
         for key in call.reruns:
             await self._start_if_over(key)
         return placed
@@ -101,15 +114,19 @@ class _OwnCall:
         unique: Unique,
         source: ResultSource,
         now: datetime,
-        deadline: float,
+        wait_seconds: float,
     ) -> None:
         self._store = store
         self._desk = desk
         self._unique = unique
         self._source = source
         self._now = now
-        self._deadline = deadline
+        self.limit(wait_seconds, math.inf)
         self.reruns: list[str] = []
+
+    def limit(self, wait_seconds: float, lock_seconds: float) -> None:
+        """From now on it may last so long, and wait so long for one lock."""
+        self._deadline, self._lock_seconds = time.monotonic() + wait_seconds, lock_seconds
 
     async def shared(self, request: Request) -> list[TaskRow | None]:
         """Insert as all others do; only a holder that is to be changed costs a further transaction."""
@@ -194,7 +211,7 @@ class _OwnCall:
         return rows
 
     def _left(self) -> float:
-        return max(self._deadline - time.monotonic(), 0.001)
+        return min(self._lock_seconds, max(self._deadline - time.monotonic(), 0.001))
 
 
 def _raise_own(race: UniqueEnqueueRace) -> NoReturn:

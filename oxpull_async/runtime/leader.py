@@ -19,7 +19,11 @@ class Leader:
     """A role in the database that is ours for a lease at a time; all who want it say the same length."""
 
     def __init__(
-        self, store: Callable[[], Store], role: Callable[[], str], holder: str, lease_seconds: float = LEASE_SECONDS
+        self,
+        store: Callable[[], Store],
+        role: Callable[[], str],
+        holder: Callable[[], str],
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._lease_seconds = lease_seconds
         self._store = store
@@ -40,7 +44,9 @@ class Leader:
         began = time.monotonic()
         if began >= self.next_attempt:
             role = self._role()
-            leadership = await self._store().batches.lead(role, holder=self._holder, lease_seconds=self._lease_seconds)
+            leadership = await self._store().batches.lead(
+                role, holder=self._holder(), lease_seconds=self._lease_seconds
+            )
             if leadership.is_ours:
                 self._held, self._leads_until = role, began + self._lease_seconds
                 self.next_attempt = began + self._lease_seconds / _RENEWALS
@@ -54,4 +60,4 @@ class Leader:
         role, self._held = self._held, None
         self._leads_until = self.next_attempt = 0.0
         if role is not None:
-            await self._store().batches.stand_down(role, holder=self._holder)
+            await self._store().batches.stand_down(role, holder=self._holder())

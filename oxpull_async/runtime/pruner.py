@@ -14,7 +14,7 @@ from oxpull_async.core.durations import Duration, seconds
 from oxpull_async.ports import Pruned, Store
 from oxpull_async.runtime.batch_pruning import prune_batch_chunk
 from oxpull_async.runtime.hints import ReadyHints, SettleHints
-from oxpull_async.runtime.identity import new_worker_id
+from oxpull_async.runtime.identity import OwnName
 from oxpull_async.runtime.leader import Leader
 from oxpull_async.runtime.service import Service
 from oxpull_async.runtime.upkeep import Upkeep, added
@@ -79,7 +79,7 @@ class Pruner:
         self._host = host
         self._ages = ages
         self._upkeep = Upkeep(lambda: host.store, host.settle_hints, host.ready_hints, host.clock)
-        self._leader = Leader(lambda: host.store, lambda: _ROLE, new_worker_id(), _LEASE_SECONDS)
+        self._leader = Leader(lambda: host.store, lambda: _ROLE, OwnName(), _LEASE_SECONDS)
         self._pruned = Pruned(0, 0)
 
     def service(self) -> Service:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -37,8 +38,7 @@ class Announcer:
     """
 
     def __init__(self, store: Callable[[], Store], settings: Settings) -> None:
-        self.word: str = _READY + secrets.token_hex(8)
-        """What this process says."""
+        self._token = secrets.token_hex(8)
         self._store = store
         self._settings = settings
         self._telling: asyncio.Task[None] | None = None
@@ -48,10 +48,15 @@ class Announcer:
         """What is told of cancelled rows, here or by another process."""
         self._others: set[asyncio.Task[None]] = set()
 
+    @property
+    def word(self) -> str:
+        """What this process says; one that was forked from it says something else."""
+        return f"{_READY}{self._token}x{os.getpid()}"
+
     def announce(self) -> None:
         """Rows were committed: tell of them now or soon. Costs the caller nothing."""
         self._is_due = True
-        if not self._settings.notify or (self._telling is not None and not self._telling.get_loop().is_closed()):
+        if not self._settings.notify or self._is_telling():
             return
         try:
             store = self._store()
@@ -71,6 +76,10 @@ class Announcer:
         for start in range(0, len(task_ids), _IDS_IN_A_WORD):
             part = task_ids[start : start + _IDS_IN_A_WORD]
             self._tell_beside(_CANCELLED + "".join(task_id.hex for task_id in part))
+
+    def _is_telling(self) -> bool:
+        telling = self._telling
+        return telling is not None and not telling.done() and not telling.get_loop().is_closed()
 
     async def drain(self) -> None:
         """Have everything told, within a second."""

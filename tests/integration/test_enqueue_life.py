@@ -251,7 +251,7 @@ async def test_a_pool_that_runs_dry_is_told_in_time_and_recovers(migrated_url: s
                 began = time.monotonic()
                 with pytest.raises(PoolTimeout, match="pool_size"):
                     await ox.get_result(unique.task.id)
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 8
 
         assert answers == [Inserted()]
         assert (await ox.get_result(unique.task.id)).status is TaskStatus.READY
@@ -280,7 +280,7 @@ async def test_it_closes_in_time_although_a_statement_waits_and_a_caller_waits_f
             await anyio.lowlevel.checkpoint()
             began = time.monotonic()
             await ox.close()
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 15
 
     assert len(failures) == 2
     await eventually(lambda: competitor.open_transactions() == 0)

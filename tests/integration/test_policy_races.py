@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import anyio
 import pytest
 
 from oxpull_async import DuplicateTask, Oxpull
@@ -267,3 +268,25 @@ async def test_a_debounced_key_waits_no_longer_than_it_may(crowd: Crowd, competi
     found = await ox.get_result(task_id)
     assert found.run_after is not None
     assert found.run_after <= found.enqueued_at + timedelta(seconds=100)
+
+
+@pytest.mark.engines("postgres", "mysql")
+async def test_waits_of_every_kind_leave_a_connection_to_those_who_wait_for_nobody(
+    migrated_url: str, competitor: Competitor
+) -> None:
+    async with Oxpull(migrated_url, pool_size=4) as ox, Oxpull(migrated_url) as other:
+        plain = ox.reference(PATH)
+        kinds = [ox.reference(PATH, unique=True), *(task_of(ox, kind) for kind in ("rerun", "ready", "window"))]
+        async with other.transaction() as holding, anyio.create_task_group() as waiting:
+            for task in kinds:
+                await holding.enqueue_many(task, [(f"busy {n}",) for n in range(4)])
+            for task in kinds:
+                for n in range(4):
+                    waiting.start_soon(task.using(wait=60).enqueue, f"busy {n}")
+            await eventually(lambda: competitor.waiting_sessions() >= 2)
+
+            with anyio.fail_after(25):
+                for n in range(5):
+                    assert (await plain.enqueue(n)).created
+                    assert (await plain.enqueue_unique(f"free {n}")).created
+            waiting.cancel_scope.cancel()

@@ -39,6 +39,22 @@ async def test_every_status_is_counted_queue_by_queue(ox: Oxpull, competitor: Co
     assert news.counts[TaskStatus.READY] == 1
 
 
+async def test_queues_that_a_lax_collation_would_take_for_one_are_told_apart(ox: Oxpull, competitor: Competitor):
+    names = ["mail", "MAIL", "mail ", "m\N{LATIN SMALL LETTER A WITH DIAERESIS}il"]
+    for name in names:
+        for status in ("READY", "RUNNING", "FAILED", "SUCCESSFUL"):
+            finished_at = ago(1) if status in ("SUCCESSFUL", "FAILED") else None
+            competitor.insert_task(status=status, queue_name=name, finished_at=finished_at)
+
+    found = {queue.queue_name: queue.counts for queue in await ox.stats.queues()}
+
+    assert found.keys() == set(names)
+    for counts in found.values():
+        assert {status for status, count in counts.items() if count == 1} == {
+            TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.SUCCESSFUL,
+        }  # fmt: skip
+
+
 async def test_throughput_and_failure_rate_are_of_the_last_five_minutes(ox: Oxpull, competitor: Competitor):
     for status, minutes in [("SUCCESSFUL", 1), ("SUCCESSFUL", 4), ("FAILED", 2), ("SUCCESSFUL", 6), ("FAILED", 9)]:
         competitor.insert_task(status=status, queue_name="mail", finished_at=ago(minutes))

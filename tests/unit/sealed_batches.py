@@ -79,7 +79,7 @@ class Process:
         store: Any = lambda: self  # noqa: E731
         reader: Any = None
         reconciler = Reconciler(store, Callbacks(ox.settings, lambda: tasks), Clock(), reader, _announce, SettleHints())
-        self.leader = Leader(store, lambda: reconciler.role, self.name)
+        self.leader = Leader(store, lambda: reconciler.role, lambda: self.name)
         self.loop = ReconcilerLoop(reconciler, self.leader, SettleHints(), Roster())
 
     @property

@@ -119,6 +119,7 @@ class JoinedSqlStore:
         self._room = callers.room
         self._own = own
         self._is_over = False
+        self._undone: TransactionRolledBack | None = None
         self._abandon: Callable[[], None] | None = getattr(session, "abandon", None)
         if (limit := self._room.pool.largest_packet) is not None:
             session = ChangedSession(session, partial(fitting, limit=limit))
@@ -147,7 +148,10 @@ class JoinedSqlStore:
                 await held.enter_async_context(locks.of(self._connection))
             if self._is_over:
                 raise TransactionRequired("this transaction has ended: enqueue within the block of ox.transaction()")
-            await session.prepare()
+            if self._undone is not None:
+                raise self._again(self._undone)
+            held.enter_context(self._undoing_noted())
+            await self._prepare()
             if not self._own:
                 await self._callers.identities.check(session)
             if not several:
@@ -155,6 +159,29 @@ class JoinedSqlStore:
                 return
             async with self._savepoint():
                 yield
+
+    async def _prepare(self) -> None:
+        try:
+            await self._session.prepare()
+        except TransactionRequired as error:
+            if not self._own:
+                raise
+            raise ConnectionLost("the connection of this transaction was lost, and all that was done in it") from error
+
+    @contextlib.contextmanager
+    def _undoing_noted(self) -> Iterator[None]:
+        """Who goes on in a transaction of ours that the server has undone must not believe in its commit."""
+        try:
+            yield
+        except TransactionRolledBack as error:
+            if self._own:
+                self._undone = error
+            raise
+
+    def _again(self, undone: TransactionRolledBack) -> TransactionRolledBack:
+        again = TransactionRolledBack(str(undone))
+        again.__cause__ = undone
+        return again
 
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[None]:
@@ -174,6 +201,8 @@ class JoinedSqlStore:
             raise
         self._is_over = True
         await self._at_rest()
+        if self._undone is not None:
+            raise self._again(self._undone)
 
     async def _at_rest(self) -> None:
         async with self._callers.locks.of(self._connection):

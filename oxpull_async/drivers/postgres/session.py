@@ -36,8 +36,8 @@ class AsyncpgSession(StepwiseRunner):
             if self._raw.is_closed():
                 raise ConnectionLost("the bound asyncpg connection is closed")
             in_transaction = self._raw.is_in_transaction()
-        except asyncpg.InterfaceError as error:  # a proxy that was given back to its pool
-            raise TransactionRequired(f"the bound asyncpg connection can't be used: {error}") from error
+        except asyncpg.InterfaceError as error:  # a proxy whose connection was given back to its pool, or was lost
+            raise TransactionRequired(f"the bound asyncpg connection can't be used (any more): {error}") from error
         if not in_transaction:
             raise TransactionRequired(
                 "the bound asyncpg connection is in no transaction: enqueue inside "

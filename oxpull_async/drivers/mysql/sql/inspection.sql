@@ -9,18 +9,19 @@ LIMIT 0
 SELECT name FROM oxpull_async_migration
 
 -- name: count_pending
--- All that is READY or RUNNING, however much: each by an index of its own status.
+-- All that is READY or RUNNING, however much: each by an index of its own status. Names are told apart by their bytes,
+-- for a collation may take two of them for one.
 SELECT queue_name, task_path, 'READY', COUNT(*), COUNT(due), MIN(due), MAX(last_attempted_at)
 FROM (
     SELECT queue_name, task_path, last_attempted_at,
         CASE WHEN run_after IS NULL THEN enqueued_at WHEN run_after <= :now THEN run_after END AS due
     FROM django_ox_oxtask WHERE status = 'READY'
 ) AS ready
-GROUP BY queue_name, task_path
+GROUP BY queue_name, task_path, CAST(queue_name AS BINARY), CAST(task_path AS BINARY)
 UNION ALL
 SELECT queue_name, task_path, 'RUNNING', COUNT(*), 0, NULL, MAX(last_attempted_at)
 FROM django_ox_oxtask WHERE status = 'RUNNING'
-GROUP BY queue_name, task_path
+GROUP BY queue_name, task_path, CAST(queue_name AS BINARY), CAST(task_path AS BINARY)
 
 -- name: count_undecided
 -- Up to a limit for each status.
@@ -32,7 +33,7 @@ FROM (
     UNION ALL
     (SELECT queue_name, status FROM django_ox_oxtask WHERE status = 'LOST' LIMIT :limit)
 ) AS undecided
-GROUP BY queue_name, status
+GROUP BY queue_name, status, CAST(queue_name AS BINARY)
 
 -- name: count_finished
 -- The latest, up to a limit, so that a million of settled rows costs no more than a few thousand.
@@ -43,7 +44,7 @@ FROM (
     FROM django_ox_oxtask WHERE finished_at IS NOT NULL
     ORDER BY finished_at DESC LIMIT :limit
 ) AS latest
-GROUP BY queue_name, status
+GROUP BY queue_name, status, CAST(queue_name AS BINARY)
 
 -- name: list_locks
 -- In key order, from behind the last key of the page before.
