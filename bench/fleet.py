@@ -89,7 +89,7 @@ async def _workers(url: str, processes: int) -> AsyncIterator[None]:
         beat = Path(folder) / "beat"
         beats = [beat] if processes == 1 else [beat.with_name(f"beat.{number}") for number in range(processes)]
         supervisor = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("oxpull-async")), "worker", "bench.fleet:ox",
+            sys.executable, "-m", "oxpull_async", "worker", "bench.fleet:ox",
             "--concurrency", str(CONCURRENCY), "--processes", str(processes), "--heartbeat-file", str(beat),
             env={**os.environ, "OXPULL_DATABASE_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip

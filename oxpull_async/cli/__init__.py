@@ -1,4 +1,4 @@
-"""The command line: ``oxpull-async``, or ``python -m oxpull_async.cli``."""
+"""The command line: ``oxpull-async``, or ``python -m oxpull_async``."""
 
 from __future__ import annotations
 

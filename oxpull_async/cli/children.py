@@ -23,7 +23,7 @@ class Child:
     def __init__(self, command: Sequence[str]) -> None:
         # In a session of its own: Ctrl-C in a terminal goes to all of a session, and would reach it twice.
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "oxpull_async.cli", *command],
+            [sys.executable, "-m", "oxpull_async", *command],
             env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
             start_new_session=True,
         )

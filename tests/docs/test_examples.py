@@ -389,7 +389,7 @@ def worker(app: str, cwd: Path, *options: str, **environment: str) -> Iterator[N
     """`oxpull-async worker` as a process, stopped as Ctrl-C would."""
     command = [str(Path(sys.executable).with_name("oxpull-async")), "worker", app, *options]
     if not Path(command[0]).exists():  # not installed: the same program
-        command[:1] = [sys.executable, "-m", "oxpull_async.cli"]
+        command[:1] = [sys.executable, "-m", "oxpull_async"]
     with started(command, cwd, environment) as (process, said):
         try:
             yield

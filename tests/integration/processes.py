@@ -17,7 +17,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-W", "error", "-m", "oxpull_async.cli"]
+COMMAND = [sys.executable, "-W", "error", "-m", "oxpull_async"]
 
 APP = """
 import asyncio

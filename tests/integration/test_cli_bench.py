@@ -153,7 +153,7 @@ async def test_a_run_that_is_under_way_keeps_its_place(migrated_url: str, compet
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_it_and_nothing_is_left(migrated_url: str, competitor: Competitor, number: signal.Signals):
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "oxpull_async.cli", "bench", "--database", migrated_url, "--rounds", "1000",
+        sys.executable, "-m", "oxpull_async", "bench", "--database", migrated_url, "--rounds", "1000",
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

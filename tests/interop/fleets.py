@@ -32,7 +32,7 @@ def our_worker(url: str, folder: Path, app: str, *options: str) -> Iterator[subp
     """``oxpull-async worker`` over an app of this source."""
     (folder / "our_app.py").write_text(app)
     environment = os.environ | {"OXPULL_DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "oxpull_async.cli", "worker", "our_app:ox", *options]
+    command = [sys.executable, "-m", "oxpull_async", "worker", "our_app:ox", *options]
     with _running(subprocess.Popen(command, env=environment, cwd=folder)) as process:
         yield process
 

@@ -1,4 +1,4 @@
-"""``python -m oxpull_async.cli``."""
+"""``python -m oxpull_async``."""
 
 from __future__ import annotations
 
