@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -214,9 +213,11 @@ async def test_nothing_is_measured_through_a_pooler(migrated_url: str, competito
     assert names(competitor) == []
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-async def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path):
-    tmp_path.chmod(0o500)
+async def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refused(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", refused)
 
     with pytest.raises(StoreError, match="no folder can be made"):
         async with place_in(f"sqlite:///{tmp_path / 'shop.db'}", SETTINGS, _never):
