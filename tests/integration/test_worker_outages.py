@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from oxpull_async import ConnectionLost, Oxpull, StoreError, Worker, WrongDatabase
 from oxpull_async.core.statuses import TaskStatus
 from oxpull_async.drivers._store import SqlLeaseKeeper
+from oxpull_async.runtime import worker
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor
 from tests.integration.stage import Stage
+from tests.joined.wire import Wire
 from tests.log_lines import events
 
 
@@ -39,6 +43,37 @@ async def test_a_worker_survives_the_end_of_all_its_connections(ox: Oxpull, comp
         await eventually(settled)
         second = await hold.enqueue()
         assert await second.wait(timeout=10) == "survived"
+
+
+@pytest.mark.engines("postgres", "mysql")
+@pytest.mark.timeout(120)
+async def test_a_worker_outlives_a_server_that_falls_silent_and_can_be_stopped_meanwhile(
+    migrated_url: str, competitor: Competitor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "_END_SECONDS", 0.5)
+    bounds = {"statement_timeout": 1, "connect_timeout": 1, "pool_timeout": 1, "close_timeout": 1}
+    async with Wire(migrated_url) as wire:
+        ox = Oxpull(wire.url, **bounds)
+
+        @ox.task
+        async def task() -> None: ...
+
+        def is_settled(task_id: UUID) -> bool:
+            return competitor.row(task_id, "status") == ("SUCCESSFUL",)
+
+        async with ox.running(worker=Worker(ox, poll_interval=0.05)):
+            wire.silence()
+            await eventually(lambda: "service_failed" in events(caplog), within=60)
+            found = competitor.insert_task(task_path=task.path)
+            wire.restore()
+            await eventually(lambda: is_settled(found), within=60)
+            caplog.clear()
+
+            wire.silence()
+            await eventually(lambda: "service_failed" in events(caplog), within=60)
+            began = time.monotonic()
+
+        assert time.monotonic() - began < 30
 
 
 async def test_a_settle_that_fails_for_a_while_lands_in_the_end(

@@ -72,6 +72,23 @@ async def test_theirs_reads_a_fresh_row_of_ours(ox: Oxpull, peer: Peer):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("status", "theirs"),
+    [("WAITING", "READY"), ("RUNNING", "RUNNING"), ("LOST", "FAILED"), ("DISCARDED", "FAILED"), ("FAILED", "FAILED")],
+)
+async def test_each_side_has_its_own_word_for_a_status(
+    ox: Oxpull, peer: Peer, watcher: Competitor, status: str, theirs: str
+):
+    task_id = watcher.insert_task(status=status, task_path=f"{PROJECT}.plain", return_value="1")
+
+    seen = await peer.tell("read", str(task_id))
+    ours = await ox.get_result(task_id)
+
+    assert (seen["status"], seen["value"]) == (theirs, None)
+    assert ours.status == status
+    assert ours.is_finished is (theirs == "FAILED")
+
+
 async def test_theirs_reads_a_row_that_ours_runs(ox: Oxpull, peer: Peer):
     result = await ox.enqueue(tasks.plain, 1)
     (claim,) = await ox.store.claim(claim_request(task_paths=[f"{PROJECT}.plain"]))

@@ -25,6 +25,8 @@ class Wire:
         self._pumps: set[asyncio.Task[None]] = set()
         self._client_spoke_last = False
         self.trips = 0
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     @property
     def url(self) -> str:
@@ -32,6 +34,14 @@ class Wire:
         assert self._listener is not None
         port = self._listener.sockets[0].getsockname()[1]
         return self._url.replace(f"{self._server[0]}:{self._server[1]}", f"127.0.0.1:{port}")
+
+    def silence(self) -> None:
+        """Take what is sent, pass nothing on, and close nothing."""
+        self._flows.clear()
+
+    def restore(self) -> None:
+        """Pass on what was sent, and what will be."""
+        self._flows.set()
 
     async def __aenter__(self) -> Wire:
         self._listener = await asyncio.start_server(self._connect, "127.0.0.1", 0)
@@ -66,6 +76,7 @@ class Wire:
         while data := await reader.read(CHUNK):
             self.trips += from_client and not self._client_spoke_last
             self._client_spoke_last = from_client
+            await self._flows.wait()
             writer.write(data)
             await writer.drain()
         writer.close()
