@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from oxpull_async._meanwhile import meanwhile
 from oxpull_async._opening import Opening
@@ -18,6 +18,8 @@ from oxpull_async.ports import Held
 from oxpull_async.results import EnqueueResult, ResultSource, created_result, duplicate_result
 from oxpull_async.settings import Settings
 from oxpull_async.tasks import AnyTask, Call
+
+_BY_ALL_ARGUMENTS: Final = Unique()  # checked once, and not at each call
 
 
 class Intake:
@@ -86,7 +88,7 @@ class Intake:
         """What makes this call unique, if anything does: its declaration, the settings, or the verb."""
         if task.options.unique is not None:
             return task.options.unique
-        return Unique() if force or task.path in self._settings.unique_tasks else None
+        return _BY_ALL_ARGUMENTS if force or task.path in self._settings.unique_tasks else None
 
     def _wait(self, task: AnyTask) -> float:
         return self._settings.unique_wait if task.options.wait is None else task.options.wait

@@ -256,8 +256,13 @@ class Store(Inspection, Links, Protocol):
         """Insert all rows or none. Raises: UniqueViolation where an id exists already."""
         ...
 
-    async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float, probably_free: bool = False
+    ) -> Sequence[Attempt]:
         """Try every key once, in key order, and answer in the order given. The keys must differ.
+
+        Keys that are ``probably_free`` may be tried without a look at their
+        holders; one that isn't free after all may be ``Unseen``.
 
         Waits at most about ``wait_seconds`` for a competitor's open
         transaction, then raises LockNotAvailable with nothing written. On

@@ -103,7 +103,9 @@ class TaskProcedures(Protocol):
 class UniqueProcedures(Protocol):
     """``unique.py`` of a room. ``insert`` is run by ``write``, the others say."""
 
-    def insert(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]: ...
+    def insert(
+        self, uniques: Sequence[NewUnique], wait_seconds: float, *, probably_free: bool = False
+    ) -> Procedure[list[Attempt]]: ...
 
     def insert_together(
         self, uniques: Sequence[NewUnique], wait_seconds: float, passes: int

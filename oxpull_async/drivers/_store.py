@@ -99,16 +99,21 @@ class SqlStore(LimitOperations):
         for start in range(0, len(tasks), self._room.insert_chunk):
             yield from self._room.tasks.insert(tasks[start : start + self._room.insert_chunk])
 
-    async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float, probably_free: bool = False
+    ) -> Sequence[Attempt]:
         if len(uniques) <= 1:
-            return await self._insert_in_order(uniques, wait_seconds) if uniques else []
+            return await self._insert_in_order(uniques, wait_seconds, probably_free) if uniques else []
         in_order = sorted(uniques, key=lambda unique: unique.key)
-        answers = await self._insert_in_order(in_order, wait_seconds)
+        answers = await self._insert_in_order(in_order, wait_seconds, probably_free)
         by_key = dict(zip((unique.key for unique in in_order), answers, strict=True))
         return [by_key[unique.key] for unique in uniques]
 
-    def _insert_in_order(self, uniques: Sequence[NewUnique], wait_seconds: float) -> Awaitable[Sequence[Attempt]]:
-        return self._pool.write(self._room.unique.insert(uniques, wait_seconds), wait_seconds=wait_seconds)
+    def _insert_in_order(
+        self, uniques: Sequence[NewUnique], wait_seconds: float, probably_free: bool
+    ) -> Awaitable[Sequence[Attempt]]:
+        procedure = self._room.unique.insert(uniques, wait_seconds, probably_free=probably_free)
+        return self._pool.write(procedure, wait_seconds=wait_seconds)
 
     async def insert_unique_together(
         self, uniques: Sequence[NewUnique], *, wait_seconds: float, passes: int

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from oxpull_async.enqueueing.coalescer import Coalescer
+from oxpull_async.enqueueing.expectations import Expectations
 from oxpull_async.enqueueing.patience import Patience
 from oxpull_async.enqueueing.plain import insert_tasks
 from oxpull_async.enqueueing.requests import Request
@@ -26,6 +27,7 @@ class Desk:
     def __init__(self, store: Store, *, patient: int = 1) -> None:
         self._store = store
         self._patience = Patience(store, patient)
+        self._expectations = Expectations()
         self._plain: Coalescer[NewTask, None] = Coalescer(self._insert_shared_tasks, _size)
         self._unique: Coalescer[NewUnique, Attempt] = Coalescer(self._insert_shared_uniques, _unique_size)
 
@@ -46,6 +48,7 @@ class Desk:
         deadline = time.monotonic() + wait_seconds
         if not self._patience.knows(unique.key):
             first = await self._share(unique)
+            self._expectations.learn(unique, first)
             if (decided := verdict(first, unique)) is not None:
                 return decided
             try:
@@ -117,7 +120,8 @@ class Desk:
         return [None] * len(tasks)
 
     def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Awaitable[Sequence[Attempt]]:
-        return insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS)
+        probably_free = self._expectations.free(uniques)
+        return insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS, probably_free=probably_free)
 
 
 def _row(request: Request, first: dict[str, Request], found: dict[str, Any]) -> TaskRow | None:

@@ -156,14 +156,16 @@ def row_of(task: NewTask) -> TaskRow:
     )
 
 
-async def insert_shared(store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+async def insert_shared(
+    store: Store, uniques: Sequence[NewUnique], *, wait_seconds: float, probably_free: bool = False
+) -> Sequence[Attempt]:
     """One try for calls of many callers in one statement; the same key among them is tried once."""
     if len(uniques) == 1:
-        return await store.insert_unique(uniques, wait_seconds=wait_seconds)
+        return await store.insert_unique(uniques, wait_seconds=wait_seconds, probably_free=probably_free)
     first: dict[str, NewUnique] = {}
     for unique in uniques:
         first.setdefault(unique.key, unique)
-    answers = await store.insert_unique(list(first.values()), wait_seconds=wait_seconds)
+    answers = await store.insert_unique(list(first.values()), wait_seconds=wait_seconds, probably_free=probably_free)
     by_key = dict(zip(first, answers, strict=True))
     return [_shared_answer(unique, first, by_key) for unique in uniques]
 

@@ -47,22 +47,24 @@ _INSERT_TASK = _TASKS_SQL["insert_task"]
 _GET_TASK = _TASKS_SQL["get_task"]
 
 
-def insert(uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]:
+def insert(
+    uniques: Sequence[NewUnique], wait_seconds: float, *, probably_free: bool = False
+) -> Procedure[list[Attempt]]:
     """Lock and task of every free key, in a transaction that says BEGIN and COMMIT itself.
 
-    For a wait shorter than the server's shortest, a look every few milliseconds stands in.
+    A look first, unless they are probably free: a lost INSERT costs more than the look, and locks the row that it lost
+    to. For a wait shorter than the server's shortest, a look every few milliseconds stands in.
     """
     at_once = wait_seconds < SHORTEST_WAIT_SECONDS
     if len(uniques) == 1:
-        one = yield from repeated(lambda: _insert_one(uniques[0], at_once), wait_seconds)
+        one = yield from repeated(lambda: _insert_one(uniques[0], at_once, probably_free), wait_seconds)
         return [one]
-    found = yield from repeated(lambda: _insert_several(uniques, at_once), wait_seconds)
+    found = yield from repeated(lambda: _insert_several(uniques, at_once, probably_free), wait_seconds)
     return [found[unique.key] for unique in uniques]
 
 
-def _insert_one(unique: NewUnique, at_once: bool) -> Procedure[Attempt]:
-    """A look first: a lost INSERT costs more than the look, and would lock the row that it lost to."""
-    seen = yield from _read_holder(unique.key)
+def _insert_one(unique: NewUnique, at_once: bool, probably_free: bool) -> Procedure[Attempt]:
+    seen: Attempt = Unseen() if probably_free else (yield from _read_holder(unique.key))
     if not isinstance(seen, Unseen):
         return seen
     statement = _INSERT_UNIQUE_AT_ONCE if at_once else _INSERT_UNIQUE
@@ -82,9 +84,9 @@ def _lost(unique: NewUnique) -> Procedure[Attempt]:
     return seen
 
 
-def _insert_several(uniques: Sequence[NewUnique], at_once: bool) -> Procedure[dict[str, Attempt]]:
-    found = yield from read_holders([unique.key for unique in uniques])
-    free = [unique for unique in uniques if isinstance(found[unique.key], Unseen)]
+def _insert_several(uniques: Sequence[NewUnique], at_once: bool, probably_free: bool) -> Procedure[dict[str, Attempt]]:
+    found = {} if probably_free else (yield from read_holders([unique.key for unique in uniques]))
+    free = [unique for unique in uniques if isinstance(found.get(unique.key, Unseen()), Unseen)]
     if free:
         yield BEGIN()
         won = yield from _insert_free(free, at_once)

@@ -21,13 +21,22 @@ from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, TakeOver, Tas
 _SQL = load_statements(__package__, "unique.sql")
 _INSERT_UNIQUE = _SQL["insert_unique"]
 _INSERT_UNIQUES = _SQL["insert_uniques"]
+_INSERT_FREE = _SQL["insert_free"]
 _READ_HOLDERS = _SQL["read_holders"]
 _LOCK_HOLDERS = _SQL["lock_holders"]
 _DELETE_STALE_LOCKS = _SQL["delete_stale_locks"]
 
 
-def insert(uniques: Sequence[NewUnique], wait_seconds: float | None) -> Procedure[list[Attempt]]:
-    """Lock and task of every free key in one statement; nothing to roll back for the others."""
+def insert(
+    uniques: Sequence[NewUnique], wait_seconds: float | None, *, probably_free: bool = False
+) -> Procedure[list[Attempt]]:
+    """Lock and task of every free key in one statement; nothing to roll back for the others.
+
+    Who holds a single key that is probably free isn't looked at: it's ``Unseen`` if it isn't free.
+    """
+    if probably_free and len(uniques) == 1:
+        single = yield _INSERT_FREE(**unique_values(uniques[0]), lock_timeout=milliseconds(wait_seconds))
+        return [Inserted() if single.rows else Unseen()]
     answers, _ = yield from _insert(uniques, wait_seconds)
     return answers
 

@@ -25,8 +25,10 @@ _READ_HOLDERS = _SQL["read_holders"]
 _TAKE_OVER_LOCK = _SQL["take_over_lock"]
 
 
-def insert(uniques: Sequence[NewUnique], wait_seconds: float) -> Procedure[list[Attempt]]:
-    """Lock and task of every free key; nothing to roll back for the others."""
+def insert(
+    uniques: Sequence[NewUnique], wait_seconds: float, *, probably_free: bool = False
+) -> Procedure[list[Attempt]]:
+    """Lock and task of every free key; nothing to roll back for the others. Who is looked at only where it isn't."""
     free = yield from _insert_locks(uniques)
     yield from tasks.insert([unique.task for unique in uniques if unique.key in free])
     taken = [unique.key for unique in uniques if unique.key not in free]

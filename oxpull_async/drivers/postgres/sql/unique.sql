@@ -3,10 +3,9 @@
 -- rather read the tables, as small as they were when it planned.
 unique_lock.key AS lock_key, unique_lock.task_id, {{task_row}}
 
--- name: insert_unique
--- Lock, task and the holder in one statement. The bound on the wait is set inside it, before the INSERT can wait.
--- Without a bound given, the session's own stays.
--- Who had to wait for a competitor sees neither its lock nor its task: the snapshot is older than its commit.
+-- fragment: lock_and_task
+-- The lock where the key is free, and the task where there is the lock. The bound on the wait is set inside, before the
+-- INSERT can wait. Without a bound given, the session's own stays.
 WITH bound AS MATERIALIZED (
     SELECT set_config(
         'lock_timeout', COALESCE(:lock_timeout::text, current_setting('lock_timeout')), true
@@ -28,6 +27,11 @@ WITH bound AS MATERIALIZED (
     FROM new_lock
     RETURNING id {{and_told}}
 )
+
+-- name: insert_unique
+-- Lock, task and the holder in one statement.
+-- Who had to wait for a competitor sees neither its lock nor its task: the snapshot is older than its commit.
+{{lock_and_task}}
 SELECT new.inserted, current_setting('transaction_isolation'), holder.*
 FROM (SELECT (SELECT true FROM new_task) AS inserted) AS new
 LEFT JOIN LATERAL (
@@ -36,6 +40,12 @@ LEFT JOIN LATERAL (
     WHERE unique_lock.key = :key::varchar AND new.inserted IS NULL
     OFFSET 0
 ) AS holder ON true
+
+-- name: insert_free
+-- The same without the holder, for a key that is probably free: the look for one is prepared even where it isn't made,
+-- which takes a tenth of the statement. No row tells that the key was not free.
+{{lock_and_task}}
+SELECT true FROM new_task
 
 -- name: insert_uniques
 -- The same for many keys, locks taken in key order so that two such statements can't deadlock. A row for each key that
