@@ -13,7 +13,7 @@ from typing import Final
 from oxpull_async.ports import Attempt, Inserted, NewUnique
 
 FREE_IN_A_ROW: Final = 8
-"""So many free keys of a task make the next one probably free. A wrong guess costs four times what a right one gains."""
+"""So many free keys of a task make its next one probably free. A wrong guess costs more than a right one gains."""
 _MOST_TASKS: Final = 10_000
 
 

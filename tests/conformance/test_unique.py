@@ -20,9 +20,13 @@ SETTLED = ["SUCCESSFUL", "FAILED", "LOST", "DISCARDED"]
 NOT_PENDING = [*SETTLED, "WAITING", "PARKED"]
 LONG = 20.0
 
+several = pytest.mark.parametrize("keys", [["b"], ["a", "b", "c"]], ids=["alone", "among others"])
 
-async def insert(store: Store, *uniques: NewUnique, wait_seconds: float = 5) -> Sequence[Attempt]:
-    return await store.insert_unique(uniques, wait_seconds=wait_seconds)
+
+async def insert(
+    store: Store, *uniques: NewUnique, wait_seconds: float = 5, probably_free: bool = False
+) -> Sequence[Attempt]:
+    return await store.insert_unique(uniques, wait_seconds=wait_seconds, probably_free=probably_free)
 
 
 async def together(store: Store, *uniques: NewUnique, passes: int = 5) -> Sequence[Attempt]:
@@ -105,6 +109,43 @@ async def test_a_lock_that_names_no_task_is_shown(store: Store, competitor: Comp
     assert competitor.counts() == (0, 1)
 
 
+@several
+async def test_keys_that_were_thought_to_be_free_and_are_get_their_tasks(
+    store: Store, competitor: Competitor, keys: list[str]
+):
+    uniques = [new_unique(key, priority=3) for key in keys]
+
+    assert await insert(store, *uniques, probably_free=True) == [Inserted()] * len(keys)
+
+    assert competitor.locks() == {unique.key: unique.task.id for unique in uniques}
+    assert [(await row(store, unique.task.id)).priority for unique in uniques] == [3] * len(keys)
+
+
+@several
+@pytest.mark.parametrize("status", ["READY", "FAILED"])
+async def test_a_key_that_was_thought_to_be_free_and_is_not_is_shown_or_unseen(
+    store: Store, competitor: Competitor, keys: list[str], status: str
+):
+    holder = await held_by_settled(store, competitor, "b", status)
+
+    answers = dict(zip(keys, await insert(store, *map(new_unique, keys), probably_free=True), strict=True))
+
+    assert answers.pop("b") in (Unseen(), Held(holder, await row(store, holder)))
+    assert all(answer == Inserted() for answer in answers.values())
+    assert competitor.locks()[pad("b")] == holder
+    assert competitor.counts() == (len(keys), len(keys))
+
+
+@several
+async def test_an_open_competitor_for_a_key_thought_to_be_free_is_waited_for_no_longer_than_asked(
+    store: Store, competitor: Competitor, keys: list[str]
+):
+    with competitor.holding(pad("b")), pytest.raises(LockNotAvailable):
+        await insert(store, *map(new_unique, keys), wait_seconds=0.2, probably_free=True)
+
+    assert competitor.counts() == (0, 0)
+
+
 async def test_answers_come_in_the_order_of_the_request(store: Store, competitor: Competitor):
     holder = new_unique("m")
     await insert(store, holder)
@@ -141,11 +182,12 @@ async def test_a_thousand_keys_are_decided_at_once(store: Store, competitor: Com
     assert competitor.counts() == (1000, 1000)
 
 
-async def test_a_task_id_that_exists_leaves_the_key_free(store: Store, competitor: Competitor):
+@pytest.mark.parametrize("probably_free", [False, True])
+async def test_a_task_id_that_exists_leaves_the_key_free(store: Store, competitor: Competitor, probably_free: bool):
     (task,) = await inserted(store)
 
     with pytest.raises(UniqueViolation):
-        await insert(store, new_unique("a", id=task.id))
+        await insert(store, new_unique("a", id=task.id), probably_free=probably_free)
 
     assert competitor.counts() == (1, 0)
 
@@ -164,7 +206,7 @@ async def test_rows_of_uniques_come_back_as_they_went_in(store: Store):
             assert getattr(found, name) == getattr(unique.task, name)
 
 
-@pytest.mark.parametrize("keys", [["b"], ["a", "b", "c"]], ids=["alone", "among others"])
+@several
 async def test_an_open_competitor_is_waited_for_no_longer_than_asked(
     store: Store, competitor: Competitor, keys: list[str]
 ):

@@ -54,12 +54,12 @@ class Fault:
                     result = yield step
                 except StoreError as error:
                     resume = partial(procedure.throw, error)
-                    continue
+                else:
+                    resume = partial(procedure.send, result)
                 if mine and self.moment != "before":
                     self._strike()
                     if self.moment == "unheard":
                         raise ConnectionLost("the answer was lost on the way")
-                resume = partial(procedure.send, result)
         finally:
             procedure.close()
 

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from oxpull_async import EnqueueResult, Oxpull
 from oxpull_async.core.keys import unique_key
+from oxpull_async.enqueueing import expectations
 from tests.integration.competitor import Competitor
 
 PATH = "proof.tasks.unique"
@@ -26,9 +29,14 @@ class Operation:
     call: Callable[[Oxpull], Awaitable[EnqueueResult | list[EnqueueResult]]]
     unique: bool
     prepare: Callable[[Competitor], None] = lambda competitor: None
+    presumed_free: bool = False
+    """Whether the keys of this task were free so far, so that these are thought to be free too."""
 
     async def results(self, ox: Oxpull) -> list[EnqueueResult]:
-        found = await self.call(ox)
+        with pytest.MonkeyPatch.context() as patch:
+            if self.presumed_free:
+                patch.setattr(expectations, "FREE_IN_A_ROW", 0)
+            found = await self.call(ox)
         return found if isinstance(found, list) else [found]
 
 
@@ -71,6 +79,21 @@ OPERATIONS = [
         lambda ox: _unique(ox).enqueue("a"),
         unique=True,
         prepare=lambda competitor: competitor.insert_lock(key_of("a"), STRAY),
+    ),
+    Operation("a new key, as expected", lambda ox: _unique(ox).enqueue("a"), unique=True, presumed_free=True),
+    Operation(
+        "a pending key, against expectation",
+        lambda ox: _unique(ox).enqueue("a"),
+        unique=True,
+        prepare=_pending,
+        presumed_free=True,
+    ),
+    Operation(
+        "a stale key, against expectation",
+        lambda ox: _unique(ox).enqueue("a"),
+        unique=True,
+        prepare=_settled,
+        presumed_free=True,
     ),
     Operation(
         "many keys",

@@ -12,19 +12,19 @@ from multiprocessing.synchronize import Barrier
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from oxpull_async import Oxpull
+from oxpull_async import Oxpull, StoreError
 from oxpull_async._ids import new_id
 from oxpull_async.core.keys import unique_key
 from oxpull_async.enqueueing.unique import insert_unique
-from oxpull_async.ports import Inserted, NewTask, NewUnique
+from oxpull_async.ports import Held, Inserted, NewTask, NewUnique
 from tests.integration.competitor import aside
 
 PATH = "proof.tasks.race"
 START_SECONDS = 30.0
 ROUND_SECONDS = 60.0
 
-Way = Literal["alone", "together", "many"]
-"""How a racer enqueues: past the coalescing desk, through it, or as a bulk call of one."""
+Way = Literal["alone", "guessing", "together", "many"]
+"""How a racer enqueues: past the coalescing desk, so with the guess that the key is free, through it, or in bulk."""
 
 
 class Finish(NamedTuple):
@@ -130,6 +130,8 @@ def _call(ox: Oxpull, race: Round, racer: int) -> Awaitable[Finish]:
     match way:
         case "alone":
             return _alone(ox, race.number)
+        case "guessing":
+            return _guessing(ox, race.number)
         case "together":
             return _together(ox, race.number)
         case "many":
@@ -137,13 +139,30 @@ def _call(ox: Oxpull, race: Round, racer: int) -> Awaitable[Finish]:
 
 
 async def _alone(ox: Oxpull, number: int) -> Finish:
+    unique = _unique(number)
+    return _finish(unique, await insert_unique(ox.store, unique, wait_seconds=30))
+
+
+async def _guessing(ox: Oxpull, number: int) -> Finish:
+    unique = _unique(number)
+    try:
+        (first,) = await ox.store.insert_unique([unique], wait_seconds=30, probably_free=True)
+    except StoreError:
+        first = None
+    return _finish(unique, await insert_unique(ox.store, unique, wait_seconds=30, first=first))
+
+
+def _unique(number: int) -> NewUnique:
     task = NewTask(
         id=new_id(), task_path=PATH, args=f"[{number}]", kwargs="{}", queue_name="default", priority=0,
         takes_context=False, backend_name="default", run_after=None, max_attempts=3, enqueued_at=datetime.now(UTC),
     )  # fmt: skip
-    answer = await insert_unique(ox.store, NewUnique(key_of(number), task), wait_seconds=30)
+    return NewUnique(key_of(number), task)
+
+
+def _finish(unique: NewUnique, answer: Inserted | Held) -> Finish:
     if isinstance(answer, Inserted):
-        return Finish(task.id, True)
+        return Finish(unique.task.id, True)
     assert answer.row is not None
     return Finish(answer.row.id, False)
 

@@ -11,7 +11,7 @@ from oxpull_async import Oxpull
 from tests.eventually import eventually
 from tests.integration.cancelling import Kind, Moment, cancelled_at
 from tests.integration.competitor import Competitor, aside
-from tests.integration.operations import OPERATIONS, PATH, Operation, assert_done, assert_sound, key_of
+from tests.integration.operations import BY_NAME, OPERATIONS, PATH, Operation, assert_done, assert_sound, key_of
 from tests.integration.shared_database import empty_tables
 from tests.scale import points
 
@@ -61,7 +61,9 @@ async def test_a_call_is_all_or_nothing_wherever_it_is_cancelled(
 
 # A cancel while a competitor has the key: the wait ends, here and at the server, and the key goes to whoever is next.
 @every_kind
-@pytest.mark.parametrize("operation", [OPERATIONS[2], OPERATIONS[6]], ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    "operation", [BY_NAME["a new key"], BY_NAME["many keys"]], ids=lambda operation: operation.name
+)
 async def test_a_call_that_waits_for_a_competitor_can_be_cancelled(
     migrated_url: str, competitor: Competitor, operation: Operation, kind: Kind
 ):

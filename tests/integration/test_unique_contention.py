@@ -22,6 +22,8 @@ from oxpull_async import (
     _contention,
 )
 from oxpull_async.core.keys import unique_key
+from oxpull_async.enqueueing.desk import Desk
+from oxpull_async.enqueueing.expectations import FREE_IN_A_ROW
 from oxpull_async.enqueueing.unique import insert_unique, insert_uniques_together, row_of
 from oxpull_async.ports import Attempt, Held, Inserted, NewUnique, TakeOver, TaskRow, Unseen
 from tests.conformance.rows import new_unique
@@ -38,8 +40,12 @@ class Fickle:
     def __init__(self, *answers: Attempt | Exception) -> None:
         self._answers = list(answers)
         self.calls: list[str] = []
+        self.guesses: list[bool] = []
 
-    async def insert_unique(self, uniques: Sequence[NewUnique], *, wait_seconds: float) -> Sequence[Attempt]:
+    async def insert_unique(
+        self, uniques: Sequence[NewUnique], *, wait_seconds: float, probably_free: bool = False
+    ) -> Sequence[Attempt]:
+        self.guesses.append(probably_free)
         return [self._answer("insert")]
 
     async def insert_unique_together(
@@ -102,6 +108,20 @@ async def test_a_key_that_is_seen_late_is_found():
     holder = Held(task.id, row_of(task))
 
     assert await decide(Unseen(), Unseen(), Unseen(), holder) == (holder, ["insert", "read", "insert", "read"])
+
+
+async def test_a_key_is_thought_to_be_free_after_enough_that_were_and_found_if_it_is_not():
+    task = new_unique("a").task
+    holder = Held(task.id, row_of(task))
+    free = [Inserted()] * (FREE_IN_A_ROW + 1)
+    fickle: Any = Fickle(*free, Unseen(), holder, Inserted())
+    desk = Desk(fickle)
+
+    answers = [await desk.insert_unique(new_unique(str(n)), wait_seconds=5) for n in range(len(free) + 2)]
+
+    assert answers == [*free, holder, Inserted()]
+    assert fickle.guesses == [False] * FREE_IN_A_ROW + [True, True, False]
+    assert fickle.calls[-3:] == ["insert", "read", "insert"]
 
 
 @pytest.mark.parametrize(("kind", "tries"), [(DeadlockDetected, 5), (SerializationFailure, 10), (ConnectionLost, 2)])

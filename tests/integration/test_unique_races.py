@@ -42,7 +42,9 @@ def pending_rows(competitor: Competitor, number: int) -> dict[UUID, str]:
 
 
 @pytest.mark.parametrize(
-    "ways", [("alone",), ("together",), ("alone", "together", "many")], ids=["alone", "together", "mixed"]
+    "ways",
+    [("alone",), ("guessing",), ("together",), ("alone", "guessing", "together", "many")],
+    ids=["alone", "guessing", "together", "mixed"],
 )
 async def test_a_free_key_is_created_once_and_everybody_gets_it(
     racers: Racers, competitor: Competitor, ways: tuple[Way, ...]
@@ -203,7 +205,8 @@ async def test_when_a_competitor_rolls_back_one_of_those_who_wait_creates(racers
         competitor.insert_unique(key_of(number))
 
         finishes, _ = await amid(
-            racers.race(number, racers=12, ways=("alone", "together", "many")), lambda: aside(competitor.rollback)
+            racers.race(number, racers=12, ways=("alone", "guessing", "together", "many")),
+            lambda: aside(competitor.rollback),
         )
 
         task_id = only_one(finishes)
@@ -217,7 +220,8 @@ async def test_when_a_competitor_commits_everybody_gets_its_task(racers: Racers,
         theirs = competitor.insert_unique(key_of(number), task_path=PATH, args=f"[{number}]")
 
         finishes, _ = await amid(
-            racers.race(number, racers=12, ways=("alone", "together", "many")), lambda: aside(competitor.commit)
+            racers.race(number, racers=12, ways=("alone", "guessing", "together", "many")),
+            lambda: aside(competitor.commit),
         )
 
         assert set(finishes) == {Finish(theirs, False)}

@@ -84,6 +84,23 @@ class TestOneKey:
         assert answer == Inserted()
         assert steps[1].values["id"] == candidate.task.id.hex
 
+    def test_a_key_that_is_probably_free_takes_one_write(self):
+        candidate = new_unique("a")
+
+        (answer,), _ = played(unique.insert([candidate], 10, probably_free=True), [("insert_unique", 2)])
+
+        assert answer == Inserted()
+
+    def test_a_key_that_was_wrongly_thought_to_be_free_is_looked_at(self):
+        candidate = new_unique("a")
+
+        (answer,), _ = played(
+            unique.insert([candidate], 10, probably_free=True),
+            [("insert_unique", exists()), ("rollback", 0), ("read_holder", [holder(candidate)])],
+        )
+
+        assert isinstance(answer, Held)
+
     def test_a_key_lost_after_the_look_is_looked_at_again(self):
         candidate = new_unique("a")
         winner = new_id()
