@@ -12,14 +12,21 @@ from bench.report import Report, as_json, as_markdown, as_text
 from bench.rows import rows
 from bench.working import notes
 from oxpull_async.benchmark.rounds import measure
-from oxpull_async.benchmark.rows import DRAIN
+from oxpull_async.benchmark.rows import DRAIN, Row
 from tests.servers import ServerMissing
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure what was asked for; 1 if not one engine could be measured."""
+    """Measure what was asked for; 1 if not one engine could be measured, 2 if there is no such row."""
     options = _options(arguments)
-    reports = [report for engine in engines(options.engine) if (report := _report(engine, options))]
+    chosen = [engine for engine in engines(options.engine) if _wanted(engine, options)]
+    if not chosen:
+        every = dict.fromkeys(
+            row.name for engine in engines(options.engine) for row in rows(options.scale, engine.name)
+        )
+        print(f"no row's name contains {options.only!r}; they are:", *every, sep="\n  ", file=sys.stderr)
+        return 2
+    reports = [report for engine in chosen if (report := _report(engine, options))]
     if options.json:
         options.json.write_text(as_json(reports) + "\n", encoding="utf-8")
     return 0 if reports else 1
@@ -47,16 +54,21 @@ def _report(engine: Engine, options: argparse.Namespace) -> Report | None:
 
 
 async def _measure(engine: Engine, options: argparse.Namespace) -> Report:
-    every = {row.name: row for row in rows(options.scale, engine.name)}
-    wanted = {name for name in every if options.only in name}
-    wanted |= {beside for name in wanted if (beside := every[name].beside)}
-    wanted |= {beside for name in wanted if (beside := every[name].beside)}
-    chosen = [row for name, row in every.items() if name in wanted]
+    wanted = _wanted(engine, options)
     async with opened(engine) as (ox, floor):
         server = ox.store.capabilities
-        measured = await measure(ox, floor, chosen, options.rounds, _say)
+        measured = await measure(ox, floor, list(wanted.values()), options.rounds, _say)
         said = await notes(ox, floor, options.scale, engine.name) if DRAIN in wanted else []
         return Report(engine.name, f"{server.engine} {server.server_version}", options.rounds, measured, said)
+
+
+def _wanted(engine: Engine, options: argparse.Namespace) -> dict[str, Row]:
+    """The rows that were asked for, and those that they stand beside."""
+    every = {row.name: row for row in rows(options.scale, engine.name)}
+    wanted = {name for name in every if options.only in name}
+    for _ in range(2):
+        wanted |= {beside for name in wanted if (beside := every[name].beside)}
+    return {name: row for name, row in every.items() if name in wanted}
 
 
 def _say(words: str) -> None:

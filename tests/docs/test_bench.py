@@ -51,3 +51,12 @@ def test_what_looking_at_batches_costs_is_measured_and_plotted(
     shown = capsys.readouterr().out
     assert shown.count("\n| 10 | ") == shown.count("\n| 100 | ") == 4
     assert ElementTree.parse(file).getroot().tag.endswith("svg")
+
+
+def test_a_choice_of_no_row_names_the_rows_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--engine", "sqlite", "--only", "no such row"]) == 2
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "'no such row'" in shown.err
+    assert "plain, in bulk" in shown.err
