@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from litestar.testing import AsyncTestClient
 
 from oxpull_async import Oxpull, Worker
 from oxpull_async.integrations.litestar import OxpullPlugin, Queue
+from tests.log_lines import logging_restored
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +43,12 @@ app = Litestar([], plugins=[OxpullPlugin(ox)])
 @pytest.fixture
 def ox() -> Oxpull:
     return Oxpull.in_memory()
+
+
+@pytest.fixture(autouse=True)
+def _logging_restored() -> Iterator[None]:
+    with logging_restored():
+        yield
 
 
 async def test_a_handler_gets_the_queue_and_the_worker_works(ox: Oxpull):

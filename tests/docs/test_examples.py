@@ -27,6 +27,7 @@ from oxpull_async import Oxpull
 from tests.asgi.clients import serving
 from tests.docs.pages import EXAMPLES
 from tests.eventually import eventually
+from tests.log_lines import logging_restored
 from tests.servers.databases import Databases
 from tests.servers.process import free_port
 
@@ -230,12 +231,13 @@ async def test_the_states_of_a_task_are_events(in_examples: Any) -> None:
 async def test_a_litestar_service_enqueues(in_examples: Any) -> None:
     from litestar.testing import AsyncTestClient
 
-    service = in_examples("litestar_app")
-    async with service.ox:
-        await service.ox.migrate()
+    with logging_restored():
+        service = in_examples("litestar_app")
+        async with service.ox:
+            await service.ox.migrate()
 
-    async with AsyncTestClient(service.app) as client:
-        answers = [(await client.post("/orders/42/invoice")).json() for _ in range(2)]
+        async with AsyncTestClient(service.app) as client:
+            answers = [(await client.post("/orders/42/invoice")).json() for _ in range(2)]
     assert [answer["created"] for answer in answers] == [True, False]
 
 
