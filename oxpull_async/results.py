@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -34,6 +34,7 @@ class TaskResult(BaseModel):
     Instants are aware, in UTC. ``return_value`` is what JSON makes of it, and
     None until the task has succeeded. ``errors`` has one record for each
     failed attempt, oldest first: ``exception_class_path`` and ``traceback``.
+    It can be copied, and pickled: what arrives elsewhere can't be read again there.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=False)
@@ -82,8 +83,20 @@ class TaskResult(BaseModel):
 
     def _reader(self) -> ResultSource:
         if self._source is None:
-            raise NotOpen("this result came from no Oxpull, so it can't be read again; use ox.get_result(id)")
+            raise NotOpen(
+                "this result came from no Oxpull, or was pickled, so it can't be read again; use ox.get_result(id)"
+            )
         return self._source
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy that comes from the same ``Oxpull``, which isn't copied."""
+        memo = {} if memo is None else memo
+        memo[id(self._source)] = self._source
+        return super().__deepcopy__(memo)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """What is pickled: the row without the ``Oxpull``, whose connections can't go elsewhere."""
+        return {**super().__getstate__(), "__pydantic_private__": {"_source": None}}
 
     def _take(self, row: TaskRow) -> None:
         for name, value in _fields(row).items():

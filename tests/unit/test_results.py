@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +14,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from oxpull_async import NotOpen, StoreError, TaskFailed, TaskResult, TaskResultDoesNotExist, TaskStatus
+from oxpull_async import DuplicateTask, NotOpen, StoreError, TaskFailed, TaskResult, TaskResultDoesNotExist, TaskStatus
 from oxpull_async._ids import new_id
 from oxpull_async.ports import NewTask, TaskRow
 from oxpull_async.results import EnqueueResult, created_result, duplicate_result, task_result
@@ -238,3 +242,61 @@ class TestTheReader:
         await self.reader(Shelf(row(status="LOST")), hints).settled_row(new_id(), None)
 
         assert not hints._waiting
+
+
+class Uncopied(Shelf):
+    """As an Oxpull: what it holds can be neither copied nor pickled."""
+
+    def __init__(self, row: TaskRow | None) -> None:
+        super().__init__(row)
+        self.lock = threading.Lock()
+
+
+COPIES: dict[str, Callable[[TaskResult], TaskResult]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "model_copy": lambda result: result.model_copy(deep=True),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+async def test_a_copy_is_read_again_where_its_original_came_from(copied: Callable[[TaskResult], TaskResult]):
+    shelf = Uncopied(row())
+    result = duplicate_result(row(), shelf)
+
+    other = copied(result)
+    assert type(other) is EnqueueResult
+    assert other == result
+
+    shelf.row = row(status="SUCCESSFUL", return_value="7")
+    assert await other.wait() == 7
+    assert (result.status, result.return_value) == (TaskStatus.READY, None)
+
+
+def test_a_deep_copy_shares_nothing_that_can_be_changed():
+    result = task_result(row(), Uncopied(None))
+
+    copy.deepcopy(result).args.append("more")
+
+    assert result.args == [1, {"a": None}]
+
+
+async def test_a_pickled_result_arrives_without_its_oxpull():
+    result = duplicate_result(row(errors=json.dumps(RECORDS)), Uncopied(row()))
+
+    arrived = pickle.loads(pickle.dumps(result))
+
+    assert type(arrived) is EnqueueResult
+    assert arrived.model_dump() == result.model_dump()
+    with pytest.raises(NotOpen, match="pickled"):
+        await arrived.refresh()
+    await result.refresh()  # the original still can
+
+
+def test_the_holder_that_an_error_names_travels_with_it():
+    error = DuplicateTask("held", holder=duplicate_result(row(), Uncopied(None)))
+
+    found = pickle.loads(pickle.dumps(error))
+
+    assert (type(found), str(found)) == (DuplicateTask, "held")
+    assert found.holder.id == error.holder.id
