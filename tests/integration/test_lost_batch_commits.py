@@ -270,3 +270,49 @@ async def test_a_seal_is_told_as_it_was_done(scene: Scene, meanwhile: Meanwhile)
 
     assert await scene.batch.seal() == 1
     assert not deaf.is_deaf
+
+
+async def they_are_retried(scene: Scene) -> None:
+    for task_id in scene.members():
+        scene.competitor.set_task(task_id, status="READY")
+
+
+async def they_are_deleted(scene: Scene) -> None:
+    for task_id in scene.members():
+        scene.competitor.delete_task(task_id)
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [nothing, they_are_retried, they_are_deleted], ids=lambda function: function.__name__
+)
+async def test_a_completion_is_told_as_it_was_done(scene: Scene, meanwhile: Meanwhile):
+    batch = await scene.ox.batches.create(
+        "proof",
+        on_complete=scene.plain,
+        on_complete_args=["done"],
+        on_success=scene.plain,
+        on_success_args=["cheer"],
+    )
+    scene.batch = batch
+    await batch.add(scene.plain, "a")
+    await batch.seal()
+    for task_id in scene.members():
+        scene.competitor.set_task(task_id, status="SUCCESSFUL")
+    told: list[UUID] = []
+    scene.ox.on("enqueued", lambda result: told.append(result.id))
+
+    async def happens() -> bool:
+        if await batch.status() is not BatchStatus.COMPLETE:
+            return False
+        await meanwhile(scene)
+        return True
+
+    deaf = Deaf(happens).install(scene.ox)
+
+    assert await scene.ox.batches.reconcile() == 1
+
+    assert not deaf.is_deaf
+    ids = scene.competitor.rows(
+        "SELECT callback_task_id, success_task_id FROM oxpull_oxpullbatch WHERE id = ?", batch.id
+    )
+    assert told == [UUID(str(each)) for each in ids[0]]
