@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -213,16 +213,17 @@ class BatchStore(BatchReads, Protocol):
         """How many batches of this status there are, up to ``limit``, and when the oldest of them was created."""
         ...
 
-    async def add(self, addition: Addition, *, wait_seconds: float, passes: int) -> Added | BatchClosed:
+    async def add(
+        self, addition: Addition, *, wait_seconds: float, passes: int, unheard: list[Added] | None = None
+    ) -> Added | BatchClosed:
         """Task rows and memberships together, all or nothing, while the batch is held OPEN.
 
         An ``Unseen`` among the answers means that ``passes`` were not enough:
-        nothing was written. Raises: UniqueViolation where a task's id exists.
+        nothing was written. ``unheard`` is for tries of the same addition: to
+        it goes what one would have answered whose reply was lost, and what one
+        of these has committed isn't done again, but answered.
+        Raises: UniqueViolation where a task's id exists.
         """
-        ...
-
-    async def members_among(self, batch_id: UUID, task_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
-        """Those of the task ids that are members, and when they were added."""
         ...
 
     async def seal(self, batch_id: UUID, *, now: datetime) -> SealedNow | BatchClosed:

@@ -94,14 +94,15 @@ class OwnAccess:
             answer = (
                 await host.crowds.of(batch_id).add(requests[0].task)
                 if share
-                else await own.add(store, _plain(batch_id, requests), wait_seconds=wait_seconds)
+                else await own.add(store, _plain(batch_id, requests), [], wait_seconds=wait_seconds)
             )
             return answer if isinstance(answer, BatchClosed) else [Outcome(None, False)] * len(requests)
         first = _first_of_each(requests)
         addition = Addition(batch_id, [], [request.unique for request in first.values()], _instant(requests))
+        unheard: list[Added] = []
 
         async def decide(wait_seconds: float, lock_seconds: float) -> Added | BatchClosed:
-            return await own.add(store, addition, wait_seconds=wait_seconds, lock_seconds=lock_seconds)
+            return await own.add(store, addition, unheard, wait_seconds=wait_seconds, lock_seconds=lock_seconds)
 
         answer = await host.desk().patiently(task.path, wait_seconds, decide)
         return answer if isinstance(answer, BatchClosed) else _outcomes(requests, first, answer)

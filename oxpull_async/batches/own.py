@@ -21,30 +21,33 @@ from oxpull_async.exceptions import (
     SerializationFailure,
     StoreError,
     UniqueEnqueueRace,
-    UniqueViolation,
 )
-from oxpull_async.ports import Attempt, Held, Inserted, NewTask, Store, Unseen
+from oxpull_async.ports import NewTask, Store, Unseen
 from oxpull_async.ports_batches import Added, Addition, BatchClosed, SealedNow
 
 
 async def add(
-    store: Store, addition: Addition, *, wait_seconds: float, lock_seconds: float = math.inf, tried: bool = False
+    store: Store, addition: Addition, unheard: list[Added], *, wait_seconds: float, lock_seconds: float = math.inf
 ) -> Added | BatchClosed:
-    """Add members, again after a deadlock or the like. ``tried``: an earlier try may have been committed.
+    """Add members, again after a deadlock or the like. ``unheard``: what tries would have answered whose replies were
+    lost, for this call and the next ones of the same addition.
 
     Raises: UniqueEnqueueRace for unique tasks, StoreError.
     """
-    if not addition.uniques:
-        return await _Tries(store, addition, tried).run(wait_seconds, wait_seconds)
-    path = addition.uniques[0].task.task_path
     deadline = time.monotonic() + wait_seconds
-    tries = _Tries(store, addition, tried)
-    for attempt in range(1, MAX_PASSES + 1):
-        left = max(deadline - time.monotonic(), 0.001)
+
+    async def attempt(seconds: float) -> Added | BatchClosed:
+        return await store.batches.add(addition, wait_seconds=seconds, passes=MAX_PASSES, unheard=unheard)
+
+    if not addition.uniques:
+        return await retrying(partial(attempt, wait_seconds), deadline=deadline)
+    path = addition.uniques[0].task.task_path
+    for number in range(1, MAX_PASSES + 1):
+        seconds = min(lock_seconds, max(deadline - time.monotonic(), 0.001))
         try:
-            answer = await tries.run(left, min(lock_seconds, left))
+            answer = await retrying(partial(attempt, seconds), deadline=deadline)
         except (LockNotAvailable, DeadlockDetected, SerializationFailure) as error:
-            raise_race(path, error, attempt)
+            raise_race(path, error, number)
         if isinstance(answer, BatchClosed) or not any(isinstance(found, Unseen) for found in answer.answers):
             return answer
     raise UniqueEnqueueRace(
@@ -54,54 +57,6 @@ async def add(
         retry="call",
         attempts=MAX_PASSES,
     )
-
-
-class _Tries:
-    """One addition, tried until it's known what became of it. A try whose answer was lost may have been committed."""
-
-    def __init__(self, store: Store, addition: Addition, tried: bool) -> None:
-        self._store = store
-        self._addition = addition
-        self._tried = tried
-
-    async def run(self, seconds: float, lock_seconds: float) -> Added | BatchClosed:
-        """Raises: StoreError."""
-        return await retrying(partial(self._try, lock_seconds), deadline=time.monotonic() + seconds)
-
-    async def _try(self, lock_seconds: float) -> Added | BatchClosed:
-        tried, self._tried = self._tried, True
-        try:
-            answer = await self._store.batches.add(self._addition, wait_seconds=lock_seconds, passes=MAX_PASSES)
-        except UniqueViolation:
-            written = await self._written() if tried else None
-            if written is None:
-                raise
-            return written
-        if not tried:
-            return answer
-        if isinstance(answer, BatchClosed) or answer.repeated:
-            return await self._written() or answer
-        return answer
-
-    async def _written(self) -> Added | None:
-        """What an earlier try has committed, known by our ids and by the instant that we stamp members with."""
-        addition = self._addition
-        answers = [await self._answer_of(unique.key, unique.task.id) for unique in addition.uniques]
-        holders = [answer.task_id for answer in answers if isinstance(answer, Held) and answer.task_id is not None]
-        mine = [task.id for task in addition.tasks]
-        new = [u.task.id for u, answer in zip(addition.uniques, answers, strict=True) if isinstance(answer, Inserted)]
-        ids = [*mine, *new, *holders]
-        found = await self._store.batches.members_among(addition.batch_id, ids)
-        if len(holders) + len(new) < len(addition.uniques) or not {*mine, *new} <= found.keys():
-            return None
-        joined = {task_id for task_id in holders if found.get(task_id) == addition.added_at}
-        if not (mine or new or joined):
-            return None
-        return Added(answers, frozenset(holders) - joined)
-
-    async def _answer_of(self, key: str, task_id: UUID) -> Attempt:
-        holder = await self._store.read_holder(key)
-        return Inserted() if isinstance(holder, Held) and holder.task_id == task_id else holder
 
 
 class Crowds:
@@ -144,7 +99,7 @@ class Crowd:
         except (PoolTimeout, LockNotAvailable):
             raise
         except StoreError:
-            return await add(self._store(), alone, wait_seconds=self._wait_seconds, tried=True)
+            return await add(self._store(), alone, [Added()], wait_seconds=self._wait_seconds)
 
     async def drain(self) -> None:
         """Wait for the shared statement that is under way."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from oxpull_async.core.batches import Tally, judge
+from oxpull_async.drivers._additions import Additions
 from oxpull_async.drivers._procedure import Procedure, Undecided
 from oxpull_async.drivers._room import Pool, Room
-from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, TaskRow, Unseen
+from oxpull_async.ports import NewTask, TaskRow
 from oxpull_async.ports_batches import (
     Added,
     Addition,
@@ -42,6 +43,7 @@ class SqlBatchStore:
         self._room = room
         self._batches = room.batches
         self._get_pool = pool
+        self._additions = Additions(room, pool)
 
     @property
     def _pool(self) -> Pool:
@@ -59,35 +61,11 @@ class SqlBatchStore:
     async def count(self, status: str, *, limit: int) -> BatchCount:
         return await self._pool.read(self._batches.count(status, limit))
 
-    async def add(self, addition: Addition, *, wait_seconds: float, passes: int) -> Added | BatchClosed:
-        if not addition.uniques:
-            procedure = self._batches.add_tasks(addition.batch_id, addition.tasks, addition.added_at, wait_seconds)
-            return await self._pool.write(procedure, wait_seconds=wait_seconds) or Added()
-        try:
-            return await self._pool.transact(
-                self._add_uniques(addition, wait_seconds, passes), wait_seconds=wait_seconds
-            )
-        except _Refused as refused:
-            return refused.closed
-        except Undecided:
-            return Added([Unseen()] * len(addition.uniques))
-
-    def _add_uniques(self, addition: Addition, wait_seconds: float, passes: int) -> Procedure[Added]:
-        """Locks of keys come before the batch's row, as everywhere."""
-        in_order = sorted(addition.uniques, key=lambda unique: unique.key)
-        found = yield from self._room.unique.insert_together(in_order, wait_seconds, passes)
-        if any(isinstance(answer, Unseen) for answer in found):
-            raise Undecided("a key changed hands at each pass")
-        by_key = dict(zip((unique.key for unique in in_order), found, strict=True))
-        answers = [by_key[unique.key] for unique in addition.uniques]
-        ids = sorted({task_id_of(unique, answer) for unique, answer in zip(addition.uniques, answers, strict=True)})
-        repeated = yield from self._batches.add_members(addition.batch_id, ids, addition.added_at, wait_seconds)
-        if isinstance(repeated, BatchClosed):
-            raise _Refused(repeated)
-        return Added(answers, repeated)
-
-    async def members_among(self, batch_id: UUID, task_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
-        return await self._pool.read(self._batches.members_among(batch_id, task_ids)) if task_ids else {}
+    async def add(
+        self, addition: Addition, *, wait_seconds: float, passes: int, unheard: list[Added] | None = None
+    ) -> Added | BatchClosed:
+        tries = [] if unheard is None else unheard
+        return await self._additions.add(addition, tries, wait_seconds=wait_seconds, passes=passes)
 
     async def seal(self, batch_id: UUID, *, now: datetime) -> SealedNow | BatchClosed:
         procedure = self._batches.seal(batch_id, now, _LOCK_SECONDS)
@@ -164,29 +142,12 @@ class SqlBatchStore:
         return await self._pool.transact(self._batches.prune_members(batch_id, limit))
 
 
-class _Refused(Undecided):
-    """Has what was written before the batch turned out to be closed rolled back."""
-
-    def __init__(self, closed: BatchClosed) -> None:
-        super().__init__("the batch is closed")
-        self.closed = closed
-
-
 class _Pending(Undecided):
     """Has a completion rolled back, since a member is pending after all."""
 
     def __init__(self, task_id: UUID) -> None:
         super().__init__("a member is pending")
         self.task_id = task_id
-
-
-def task_id_of(unique: NewUnique, answer: Attempt) -> UUID:
-    """Whose row holds the key now: the new one, or the pending one that was found."""
-    if isinstance(answer, Held):
-        assert answer.task_id is not None
-        return answer.task_id
-    assert isinstance(answer, Inserted)
-    return unique.task.id
 
 
 def _id_of(callback: NewTask | None) -> UUID | None:

@@ -33,6 +33,10 @@ class BatchProcedures(Protocol):
 
     def count(self, status: str, limit: int) -> Procedure[BatchCount]: ...
 
+    def claim(self, batch_id: UUID, wait_seconds: float) -> Procedure[BatchClosed | None]:
+        """Within a transaction of our own: nobody else adds or seals until it ends."""
+        ...
+
     def add_tasks(
         self, batch_id: UUID, tasks: Sequence[NewTask], added_at: datetime, wait_seconds: float | None
     ) -> Procedure[BatchClosed | None]:

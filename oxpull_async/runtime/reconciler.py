@@ -333,6 +333,8 @@ async def _ours(batches: BatchStore, completion: Completion) -> Completed | None
     if row is None or row.completed_at != completion.completed_at or row.total_count is None:
         return None
     failed = row.failed_count or 0
+    if row.success_task_id is not None:  # its members may have changed since
+        return Completed(Ending(row.total_count, failed, 0))
     tally = await batches.tally(row.id, width=row.total_count)
     return Completed(Ending(row.total_count, failed, max(row.total_count - tally.succeeded - failed, 0)))
 

@@ -17,7 +17,6 @@ from oxpull_async.exceptions import UniqueViolation
 from oxpull_async.ports import Held, Inserted, Store
 from oxpull_async.ports_batches import (
     Added,
-    Addition,
     BatchClosed,
     BatchCount,
     Completed,
@@ -157,16 +156,6 @@ async def test_a_pending_task_that_is_a_member_already_is_told(store: Store, com
     assert isinstance(answer, Added)
     assert answer.repeated == {first.task.id}
     assert len(members_of(competitor, batch_id)) == 2
-
-
-async def test_members_among_are_those_that_belong_to_the_batch(store: Store):
-    batch_id = await opened(store)
-    task, at = new_task(), now()
-    await store.batches.add(Addition(batch_id, [task], [], at), wait_seconds=5, passes=5)
-
-    assert await store.batches.members_among(batch_id, [task.id, new_id()]) == {task.id: at}
-    assert await store.batches.members_among(new_id(), [task.id]) == {}
-    assert await store.batches.members_among(batch_id, []) == {}
 
 
 # seal

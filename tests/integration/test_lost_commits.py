@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from oxpull_async import EnqueueResult, Oxpull, Unique
-from oxpull_async.exceptions import ConnectionLost
+from tests.integration.deaf import Deaf
 
 UNIQUES = {
     "plain": Unique(),
@@ -18,36 +16,6 @@ UNIQUES = {
     "window": Unique(window=60),
     "rerun": Unique(on_duplicate="rerun"),
 }
-
-
-class Deaf:
-    """A pool that once does not hear that its work was committed."""
-
-    def __init__(self, pool: Any, meanwhile: Callable[[], Awaitable[int]]) -> None:
-        self._pool = pool
-        self._meanwhile = meanwhile
-        self.is_deaf = True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
-
-    async def write(self, procedure: Any, **options: Any) -> Any:
-        return await self._heard(await self._pool.write(procedure, **options))
-
-    async def transact(self, procedure: Any, **options: Any) -> Any:
-        return await self._heard(await self._pool.transact(procedure, **options))
-
-    @asynccontextmanager
-    async def begin(self) -> AsyncIterator[Any]:
-        async with self._pool.begin() as session:
-            yield session
-        await self._heard(None)
-
-    async def _heard(self, answer: Any) -> Any:
-        if self.is_deaf and await self._meanwhile():
-            self.is_deaf = False
-            raise ConnectionLost("the reply was lost on the way")
-        return answer
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
@@ -62,8 +30,7 @@ async def test_rows_that_ran_before_the_call_was_repeated_are_its_own(migrated_u
 
         worker.task(send)
         task = ox.task(unique=UNIQUES[kind])(send)
-        store: Any = ox.store
-        store._pool = deaf = Deaf(store._pool, worker.run_until_idle)
+        deaf = Deaf(worker.run_until_idle).install(ox)
         if many:
             results = await ox.enqueue_many(task, [("a",), ("b",), ("a",)])
         else:

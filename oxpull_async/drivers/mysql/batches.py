@@ -44,6 +44,7 @@ _GET_BATCH = _SQL["get_batch"]
 _LIST_BATCHES = _SQL["list_batches"]
 _COUNT_BATCHES = _SQL["count_batches"]
 _CLAIM = _SQL["claim_batch"]
+_ADD_NEW_MEMBER = _SQL["add_new_member"]
 _ADD_MEMBER = _SQL["add_member"]
 _ADDED_MEMBERS = _SQL["added_members"]
 _MEMBERS_AMONG = _SQL["members_among"]
@@ -89,6 +90,11 @@ def count(status: str, limit: int) -> Procedure[BatchCount]:
     return BatchCount(number, utc(earliest))
 
 
+def claim(batch_id: UUID, wait_seconds: float) -> Procedure[BatchClosed | None]:
+    """Within a transaction of our own."""
+    return (yield from repeated_inside(lambda: _claim(batch_id), wait_seconds))
+
+
 def add_tasks(
     batch_id: UUID, tasks: Sequence[NewTask], added_at: datetime, wait_seconds: float | None
 ) -> Procedure[BatchClosed | None]:
@@ -110,7 +116,7 @@ def add_tasks_inside(
     if closed := (yield from _claim(batch_id)):
         return closed
     yield from task_procedures.insert(tasks)
-    yield _ADD_MEMBER.many(_member_values(batch_id, [task.id for task in tasks], added_at))
+    yield _ADD_NEW_MEMBER.many(_member_values(batch_id, [task.id for task in tasks], added_at))
     return None
 
 

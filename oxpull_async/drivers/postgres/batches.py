@@ -37,6 +37,7 @@ _GET_BATCH = _SQL["get_batch"]
 _LIST_BATCHES = _SQL["list_batches"]
 _COUNT_BATCHES = _SQL["count_batches"]
 _GET_STATUS = _SQL["get_status"]
+_CLAIM = _SQL["claim_batch"]
 _ADD_TASKS = _SQL["add_tasks"]
 _ADD_MEMBERS = _SQL["add_members"]
 _MEMBERS_AMONG = _SQL["members_among"]
@@ -80,6 +81,12 @@ def count(status: str, limit: int) -> Procedure[BatchCount]:
     result = yield _COUNT_BATCHES(status=status, limit=limit)
     number, earliest = result.rows[0]
     return BatchCount(number, earliest)
+
+
+def claim(batch_id: UUID, wait_seconds: float) -> Procedure[BatchClosed | None]:
+    """Within a transaction whose waits are bounded already."""
+    claimed = yield _CLAIM(batch_id=batch_id)
+    return None if claimed.rows else (yield from _closed(batch_id))
 
 
 def add_tasks(

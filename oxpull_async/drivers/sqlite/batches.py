@@ -28,6 +28,7 @@ from oxpull_async.drivers.sqlite._rows import (
     stored_instant,
     text,
 )
+from oxpull_async.exceptions import UniqueViolation
 from oxpull_async.ports import NewTask
 from oxpull_async.ports_batches import (
     BatchClosed,
@@ -90,6 +91,11 @@ def count(status: str, limit: int) -> Procedure[BatchCount]:
     return BatchCount(number, instant(earliest))
 
 
+def claim(batch_id: UUID, wait_seconds: float) -> Procedure[BatchClosed | None]:
+    """Within a transaction."""
+    return (yield from _claim(batch_id))
+
+
 def add_tasks(
     batch_id: UUID, tasks: Sequence[NewTask], added_at: datetime, wait_seconds: float | None
 ) -> Procedure[BatchClosed | None]:
@@ -104,7 +110,10 @@ def add_tasks_inside(
     if closed := (yield from _claim(batch_id)):
         return closed
     yield from task_procedures.insert(tasks)
-    yield _ADD_MEMBERS(batch_id=batch_id.hex, task_ids=id_array(task.id for task in tasks), added_at=text(added_at))
+    ids = id_array(task.id for task in tasks)
+    result = yield _ADD_MEMBERS(batch_id=batch_id.hex, task_ids=ids, added_at=text(added_at))
+    if len(result.rows) < len(tasks):
+        raise UniqueViolation("a new task's id is a member already", table="oxpull_oxpullbatchmember")
     return None
 
 

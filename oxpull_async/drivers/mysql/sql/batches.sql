@@ -44,6 +44,10 @@ SELECT COUNT(*), MIN(page.created_at) FROM (
 -- lock the row as well, but what it counts depends on how the client has connected.
 SELECT status FROM oxpull_oxpullbatch WHERE id = :batch_id FOR UPDATE
 
+-- name: add_new_member
+-- Under the claim, with its task row: that it is a member already says that an earlier try was committed.
+INSERT INTO oxpull_oxpullbatchmember (task_id, created_at, batch_id) VALUES (:task_id, :added_at, :batch_id)
+
 -- name: add_member
 -- Under the claim. What is a member already stays as it is; for many rows the list after VALUES is repeated.
 INSERT IGNORE INTO oxpull_oxpullbatchmember (task_id, created_at, batch_id) VALUES (:task_id, :added_at, :batch_id)

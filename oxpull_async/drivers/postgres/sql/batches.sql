@@ -44,6 +44,10 @@ SELECT COUNT(*), MIN(page.created_at) FROM (
 -- By primary key.
 SELECT status FROM oxpull_oxpullbatch WHERE id = :batch_id::uuid
 
+-- name: claim_batch
+-- As everybody claims it who adds or seals: an update that changes nothing.
+UPDATE oxpull_oxpullbatch SET status = 'OPEN' WHERE id = :batch_id::uuid AND status = 'OPEN' RETURNING id
+
 -- name: add_tasks
 -- Tasks and members while the batch is held OPEN, in one statement. The batch is claimed by an update that changes
 -- nothing: it waits for a seal that is under way, and gives the row a new version, by which a seal in an older snapshot
