@@ -92,7 +92,7 @@ def test_values_without_a_json_form_have_no_key(vector: dict[str, Any]) -> None:
         unique_key(vector["backend"], vector["task_path"], vector["queue"], arguments(vector), vector["kwargs"])
 
     assert type(caught.value) is expected
-    assert str(caught.value).startswith(vector["message"].split(";")[0])
+    assert vector["message"].split(";")[0] in str(caught.value)  # Python 3.14 says more around it
 
 
 @named(STORABLE)
