@@ -74,8 +74,9 @@ class Databases:
         if engine == "sqlite":
             return SqliteRoom(self._folder)
         if engine == "postgres":
-            server = self._started.enter_context(postgres_server(durable=False))
-            return self._started.enter_context(PostgresRoom(server.admin_url))
+            url = os.environ.get("OXPULL_TEST_POSTGRES_URL")
+            url = url or self._started.enter_context(postgres_server(durable=False)).admin_url
+            return self._started.enter_context(PostgresRoom(url))
         if engine == "mariadb":
             url = self._started.enter_context(mariadb_server(durable=False)).url
         else:
