@@ -42,7 +42,8 @@ class Opened:
             raise NotOpen("this Oxpull was opened before this process was forked; open it anew here")
         if self.loop is not asyncio.get_running_loop():
             raise NotOpen(
-                "this Oxpull was opened in another event loop; close it there, and open it in the loop that uses it"
+                "this Oxpull was opened in another event loop: close it there, and open it in the loop that uses it; "
+                "or from a thread of that loop's, have it run the call, with anyio.from_thread.run(task.enqueue, …)"
             )
         return self
 

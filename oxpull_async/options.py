@@ -56,7 +56,7 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
     if unknown:
         known = TaskOptions.__dataclass_fields__
         complaints = [f"there is no task option {name!r}{suggestion(name, known)}" for name in sorted(unknown)]
-        raise InvalidTask(f"{'. '.join(complaints)}. The options are {', '.join(sorted(known))}")
+        raise InvalidTask(f"{'; '.join(complaints)} (the options are {', '.join(sorted(known))})")
     options = {name: value for name, value in given.items() if value is not None}
     unique, exclusive = options.pop("unique", None), options.pop("exclusive", None)
     return checked(TaskOptions(**options, unique=_unique(unique), exclusive=_exclusive(exclusive)))

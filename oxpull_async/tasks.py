@@ -293,6 +293,7 @@ class TaskMaker(ScheduleMaker):
         if options.takes_context and not inspect.signature(function).parameters:
             raise InvalidTask(f"{task.path} has takes_context=True but no parameter to take it")
         check_exclusive(task)
+        _check_unique(task)
         if (known := self._tasks.get(task.path)) is not None and known.function is not function:
             raise InvalidTask(f"the task path {task.path} is taken by {known.function!r}; rename one")
         self._tasks[task.path] = task
@@ -307,6 +308,15 @@ def check_exclusive(task: AnyTask) -> None:
     unknown = [name for name in exclusive.by if name not in task.signature.parameters]
     if unknown:
         raise InvalidTask(f"{task.path}{task.signature}: Exclusive(by=…) names no parameter {', '.join(unknown)}")
+
+
+def _check_unique(task: AnyTask) -> None:
+    by = None if task.options.unique is None else task.options.unique.by
+    if by is None or callable(by):
+        return
+    unknown = [name for name in by if name.partition(".")[0] not in task.signature.parameters]
+    if unknown:
+        raise InvalidTask(f"{task.path}{task.signature}: Unique(by=…) names no parameter {', '.join(unknown)}")
 
 
 class TaskDecorator(Protocol):

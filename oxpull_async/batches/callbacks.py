@@ -53,9 +53,17 @@ def stored_callback(
         raise InvalidArguments(f"{which}: pass_batch gives {', '.join(taken)}, which {which}_kwargs has too")
     named = {**named, **extra}
     if task is not None:
-        task.bind_arguments(Call(positional, named))
+        _check_fit(which, task, Call(positional, named), extra)
     prepared = prepare_arguments(path, positional, named)
     return StoredCallback(path, prepared.args_json, prepared.kwargs_json)
+
+
+def _check_fit(which: str, task: AnyTask, call: Call, extra: Mapping[str, Any]) -> None:
+    try:
+        task.bind_arguments(call)
+    except InvalidArguments as error:
+        given = f" (pass_batch gives {', '.join(extra)}, by name)" if extra else ""
+        raise InvalidArguments(f"{which}: {error}{given}") from error
 
 
 def _resolved(which: str, callback: object, tasks: Mapping[str, AnyTask]) -> tuple[str, AnyTask | None]:

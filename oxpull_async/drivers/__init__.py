@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
+from oxpull_async.drivers._addresses import check_server, check_slashes, url_parts
 from oxpull_async.drivers._joined.joining import session_factory
 from oxpull_async.drivers._migrations import SchemaStatement, SchemaStep, script
 from oxpull_async.drivers._store import SqlStore
@@ -55,13 +55,14 @@ def schema_statements(url: str, *, lean: bool = False) -> list[SchemaStatement]:
 
 def _schema(url: str, lean: bool) -> list[SchemaStep]:
     migrations = import_module(f"{_import_room(url).__name__}.migrations")
-    uuid_type = {"uuid_type": "uuid"} if urlsplit(url).scheme == "mariadb" else {}
+    uuid_type = {"uuid_type": "uuid"} if url_parts(url).scheme == "mariadb" else {}
     steps: list[SchemaStep] = migrations.schema(lean=lean, **uuid_type)
     return steps
 
 
 def _import_room(url: str) -> Any:
-    scheme = urlsplit(url).scheme
+    parts = url_parts(url)
+    scheme = parts.scheme
     name = _ROOMS.get(scheme)
     plain, plus, _ = scheme.partition("+")
     if plus and plain in _ROOMS:
@@ -75,6 +76,9 @@ def _import_room(url: str) -> Any:
             f"the database URL {found}: use sqlite:///relative.db, sqlite:////absolute.db, "
             "postgresql://user@host/name or mysql://user@host/name"
         )
+    check_slashes(url, parts)
+    if name != "sqlite":
+        check_server(parts)
     try:
         return import_module(f"oxpull_async.drivers.{name}")
     except ModuleNotFoundError as error:

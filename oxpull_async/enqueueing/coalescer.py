@@ -16,7 +16,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
+
+from oxpull_async.exceptions import ConnectionLost
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -82,7 +85,7 @@ class Coalescer(Generic[Item, Answer]):
         if batch:
             flusher = asyncio.get_running_loop().create_task(self._flush(batch))
             self._flushers.add(flusher)
-            flusher.add_done_callback(self._flushers.discard)
+            flusher.add_done_callback(partial(self._ended, batch))
             return
         self._under_way -= 1
         if not self._under_way and self._rest is not None:
@@ -99,15 +102,24 @@ class Coalescer(Generic[Item, Answer]):
                 size += self._size_of(call.item)
         return batch
 
+    def _ended(self, batch: list[_Call[Item, Answer]], flusher: asyncio.Task[None]) -> None:
+        """Whoever cancels all tasks of the loop may meet one that hasn't begun: nobody would ever come after it."""
+        self._flushers.discard(flusher)
+        if batch:
+            _fail(batch, asyncio.CancelledError())
+            self._next()
+
     async def _flush(self, batch: list[_Call[Item, Answer]]) -> None:
+        calls = batch.copy()
+        batch.clear()  # begun
         try:
-            answers = await self._run([call.item for call in batch])
+            answers = await self._run([call.item for call in calls])
         except BaseException as error:
-            _fail(batch, error)
+            _fail(calls, error)
             if not isinstance(error, Exception):
                 raise
         else:
-            for call, answer in zip(batch, answers, strict=True):
+            for call, answer in zip(calls, answers, strict=True):
                 if not call.future.done():
                     call.future.set_result(answer)
             # Those just answered run first: what they enqueue next shares the next statement.
@@ -117,10 +129,13 @@ class Coalescer(Generic[Item, Answer]):
 
 
 def _fail(batch: list[_Call[Item, Answer]], error: BaseException) -> None:
+    """Those who share a statement weren't cancelled with it: as after a lost connection, each can go alone."""
     for call in batch:
         if call.future.done():
             continue
-        if isinstance(error, Exception):
+        if isinstance(error, asyncio.CancelledError):
+            call.future.set_exception(ConnectionLost("the statement that this call shared was cancelled"))
+        elif isinstance(error, Exception):
             call.future.set_exception(error)
         else:
             call.future.cancel()

@@ -157,6 +157,14 @@ async def test_a_path_or_a_reference_will_do_and_arguments_without_a_callback_ar
     assert seen.row(both, "on_complete_path", "on_success_path") == (tasks.done.path, tasks.done.path)
 
 
+async def test_arguments_in_the_place_of_the_batch_are_refused_with_who_gives_it(ox: Oxpull):
+    @ox.task
+    async def told(batch_id: str, title: str) -> None: ...
+
+    with pytest.raises(InvalidArguments, match=r"^on_success: .*told.*pass_batch gives batch_id, by name"):
+        ox.batches.create("proof", on_success=told, on_success_args=["a title"], pass_batch=True)
+
+
 async def test_a_callback_may_be_given_the_batch(ox: Oxpull, tasks: Tasks, seen: Watched):
     batch = await ox.batches.create(
         "proof", on_complete=tasks.done, on_complete_kwargs={"x": 1}, on_success=tasks.cheer, pass_batch=True

@@ -16,7 +16,7 @@ from oxpull_async._ids import new_id
 from oxpull_async.core.keys import unique_key
 from oxpull_async.enqueueing.coalescer import MAX_BYTES, MAX_ROWS, Coalescer
 from oxpull_async.enqueueing.desk import Desk
-from oxpull_async.exceptions import StoreError
+from oxpull_async.exceptions import ConnectionLost, StoreError
 from oxpull_async.ports import Inserted, NewTask, NewUnique
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
@@ -167,6 +167,30 @@ class TestTheCoalescer:
         assert gate.statements == [[1], [2, 3, 4]]
         assert await coalescer.submit(5) == 50
 
+    @pytest.mark.parametrize("has_begun", [False, True])
+    async def test_a_shared_statement_that_is_cancelled_leaves_each_call_to_go_alone(self, has_begun: bool):
+        gate = Gate()
+        coalescer = Coalescer(gate.run, lambda item: 1)
+        first = asyncio.create_task(coalescer.submit(1))
+        await gate.began.wait()
+        shared = [asyncio.create_task(coalescer.submit(item)) for item in (2, 3)]
+        await anyio.lowlevel.checkpoint()
+        first.cancel()
+        await anyio.lowlevel.checkpoint()
+        assert len(coalescer._flushers) == 1
+        await eventually(lambda: len(gate.statements) == 2) if has_begun else None
+
+        for flusher in coalescer._flushers:  # as whoever cancels every task of the loop
+            flusher.cancel()
+
+        with anyio.fail_after(5):
+            outcomes = await asyncio.gather(first, *shared, return_exceptions=True)
+            await coalescer.drain()
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError, ConnectionLost, ConnectionLost]
+        assert len(gate.statements) == (2 if has_begun else 1)
+        gate.may_end.set()
+        assert await coalescer.submit(4) == 40
+
     async def test_draining_waits_for_every_call_that_was_made(self):
         gate = Gate()
         coalescer = Coalescer(gate.run, lambda item: 1)
@@ -181,6 +205,38 @@ class TestTheCoalescer:
 
         assert [await call for call in calls] == [0, 10, 20, 30, 40]
         await coalescer.drain()
+
+
+@pytest.mark.parametrize("unique", [True, False], ids=["unique", "plain"])
+@pytest.mark.parametrize("written", [True, False], ids=["written", "unwritten"])
+async def test_calls_whose_shared_statement_is_cancelled_have_one_row_each(
+    ox: Oxpull, competitor: Competitor, unique: bool, written: bool
+):
+    send = ox.reference(PATH, unique=unique)
+    desk = ox._opening.require().desk
+    coalescer: Any = desk._unique if unique else desk._plain
+    run, met = coalescer._run, anyio.Event()
+
+    async def stopped(items: Sequence[Any]) -> Any:
+        if len(items) > 1 and not met.is_set():
+            if written:
+                await run(items)
+            met.set()
+            await anyio.sleep_forever()
+        return await run(items)
+
+    coalescer._run = stopped
+    calls = [asyncio.create_task(send.enqueue(number)) for number in range(12)]
+    await met.wait()
+
+    for flusher in coalescer._flushers:  # as whoever cancels every task of the loop
+        flusher.cancel()
+
+    with anyio.fail_after(30):
+        results = await asyncio.gather(*calls)
+    assert [result.created for result in results] == [True] * 12
+    assert len({result.id for result in results}) == 12
+    assert competitor.counts() == (12, 12 if unique else 0)
 
 
 async def test_a_crowd_of_duplicates_takes_few_statements(ox: Oxpull, send: AnyTask, competitor: Competitor):

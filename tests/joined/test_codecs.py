@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from oxpull_async import Oxpull, Unique
+from oxpull_async import ConnectionLost, Oxpull, StoreError, Unique
 from oxpull_async.tasks import AnyTask
 from tests.integration.competitor import Competitor
 from tests.joined.calls import SEND
@@ -162,3 +162,42 @@ async def test_row_and_text_factories_of_the_callers_connection_change_nothing(
 
     assert (found.id, found.args) == (created.id, [VALUE])
     assert created.task_path == found.task_path == SEND
+
+
+@pytest.mark.engines("mysql")
+async def test_a_character_set_behind_the_drivers_back_ends_the_connection_with_words(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
+):
+    for number in range(3):
+        await send.enqueue(number)
+    competitor.run("UPDATE django_ox_oxtask SET args = '[\"é\"]'")
+
+    await caller.begin()
+    await caller.run("SET NAMES latin1")
+    bound = ox.bind(caller.bindable)
+    with pytest.raises(ConnectionLost, match="SET NAMES") as caught:
+        await bound.enqueue_unique_many(send, [(number,) for number in range(3)])
+
+    assert not caught.value.transient
+    with pytest.raises(Exception, match="(?i)not connected|invalid transaction|connection"):
+        await caller.query("SELECT 1")
+    assert competitor.counts() == (3, 3)
+
+
+@pytest.mark.parametrize("way", ["asyncmy"], indirect=True)
+async def test_text_that_the_connections_character_set_has_not_is_refused_and_harmless(
+    ox: Oxpull, send: AnyTask, caller: Caller, competitor: Competitor
+):
+    await caller.begin()
+    await caller.run("SET NAMES latin1")
+    caller.bindable._encoding = "latin1"  # as it is after a connect(charset="latin1")
+    bound = ox.bind(caller.bindable)
+    with pytest.raises(StoreError, match="character set") as caught:
+        await bound.batches.create("漢")
+    batch = await bound.batches.create("é")
+    await bound.enqueue_unique(send, VALUE)
+    await caller.commit()
+
+    assert not caught.value.transient
+    assert [each.name for each in await ox.batches.latest()] == [batch.name] == ["é"]
+    assert competitor.counts() == (1, 1)

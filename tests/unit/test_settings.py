@@ -159,3 +159,41 @@ def test_a_url_of_sqlalchemy_s_is_told_how_to_write_it(scheme: str):
 def test_a_task_option_that_does_not_exist_is_told_with_its_nearest():
     with pytest.raises(InvalidTask, match="no task option 'queue'; did you mean 'queue_name'"):
         Oxpull().task(queue="mail")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ox:s3c[ret@db.example/shop",
+        "postgresql://ox:s3cret\u2100@db.example/shop",
+        "postgresql://ox:1/s3cret@db.example/shop",
+        "postgresql://ox:1#s3cret@db.example/shop",
+        "postgresql://ox:s3c@ret/x@db.example/shop",
+        "postgresql://ox:s3c@ret@db.example/shop",
+        "mysql://ox:s3c]ret@db.example/shop",
+        "mysql://ox:1/s3cret@db.example/shop",
+        "mysql://ox:1#s3cret@db.example/shop",
+        "mariadb://ox:s3c@ret/x@db.example/shop",
+    ],
+)
+async def test_a_password_that_is_not_escaped_is_told_so_and_not_shown(url: str):
+    with pytest.raises(InvalidSettings, match="write @ as %40") as caught:
+        await Oxpull(url).open()
+
+    assert "s3c" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:shop.db", "sqlite:/shop.db", "postgres:localhost/shop", "mysql:localhost/shop"]
+)
+async def test_a_url_without_its_slashes_is_refused(url: str):
+    with pytest.raises(InvalidSettings, match="no // follows"):
+        await Oxpull(url).open()
+
+
+@pytest.mark.parametrize("hosts", ["127.0.0.1:99999", "127.0.0.1:5432,127.0.0.1:65536", "[::1]:70000"])
+async def test_a_port_beyond_the_highest_is_refused_on_postgres(hosts: str):
+    with pytest.raises(InvalidSettings, match="beyond the highest"):
+        await Oxpull(f"postgresql://ox@{hosts}/shop").open()

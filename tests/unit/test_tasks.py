@@ -281,3 +281,12 @@ async def test_a_task_that_belongs_to_nobody_says_so():
     for call in (send.enqueue(), send.enqueue_unique(), send.enqueue_many([]), send.enqueue_unique_many([])):
         with pytest.raises(NotOpen, match=r"ox\.include\(router\)"):
             await call
+
+
+def test_a_key_of_a_parameter_that_the_function_has_not_is_refused_at_its_declaration(ox: Oxpull):
+    async def send(order_id: int, **options: str) -> None: ...
+
+    with pytest.raises(InvalidTask, match=r"send\(order_id: .*names no parameter order, at\.day$"):
+        ox.task(unique=Unique(by=("order", "order_id", "at.day")))(send)
+
+    ox.task(unique=Unique(by=("order_id.day", "options")))(send)

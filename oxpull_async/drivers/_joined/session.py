@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement, savepoint
-from oxpull_async.exceptions import ConnectionLost, OxpullError
+from oxpull_async.exceptions import ConnectionLost, OxpullError, StoreError
 
 T = TypeVar("T")
 
@@ -73,6 +73,21 @@ class ChangedSession:
 
     async def run(self, procedure: Procedure[T]) -> T:
         return await self._session.run(self._otherwise(procedure))
+
+
+def garbled(error: UnicodeError) -> StoreError:
+    """Text that isn't in the character set which the driver takes for the connection's.
+
+    Met in an answer it leaves the rest of that unread, so the connection must not be used any more.
+    """
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError("the character set of the bound connection can't carry this text; nothing was sent")
+    lost = ConnectionLost(
+        "the bound connection's text isn't in the character set that its driver expects, as after a SET NAMES, so its "
+        "answers can't be read: choose the character set when you connect (utf8mb4 on MySQL). The connection was closed"
+    )
+    lost.transient = False
+    return lost
 
 
 class StepwiseRunner:

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from oxpull_async._shield import shielded
 from oxpull_async.drivers._joined.dialects import Dialect, dialect_of
-from oxpull_async.drivers._joined.session import StepwiseRunner
+from oxpull_async.drivers._joined.session import StepwiseRunner, garbled
 from oxpull_async.drivers._procedure import Result, Row, Step
 from oxpull_async.drivers._savepoints import SavepointDeed, SavepointStatement
 from oxpull_async.drivers._statements import Statement, expanded
@@ -89,7 +89,12 @@ class SqlalchemySession(StepwiseRunner):
 
     async def _executed(self, text: str, parameters: Any) -> Result:
         with self._told():
-            cursor = await self._open().exec_driver_sql(text, parameters or None)
+            try:
+                cursor = await self._open().exec_driver_sql(text, parameters or None)
+            except UnicodeError as error:
+                if not isinstance(error, UnicodeEncodeError):
+                    await self._open().invalidate(error)
+                raise garbled(error) from error
             if not cursor.returns_rows:
                 return Result((), cursor.rowcount)
             rows: list[Row] = list(cursor.fetchall())

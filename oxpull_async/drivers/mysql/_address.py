@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
+from oxpull_async.drivers._addresses import ESCAPES, url_parts
 from oxpull_async.exceptions import InvalidSettings
 
 _DEFAULT_PORT = 3306
@@ -21,7 +22,8 @@ def connect_arguments(url: str) -> dict[str, Any]:
     Raises: InvalidSettings for a URL without a database, with an unknown
     option, or with a value that can't be read. It never repeats the password.
     """
-    parts, port = urlsplit(url), _port(url)
+    parts = url_parts(url)
+    port = _port(parts)
     options = _options(parts.query)
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
@@ -52,13 +54,11 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _port(url: str) -> int:
+def _port(parts: SplitResult) -> int:
     try:
-        return urlsplit(url).port or _DEFAULT_PORT
+        return parts.port or _DEFAULT_PORT
     except ValueError:  # whose words may be a part of the password
-        raise InvalidSettings(
-            "the port in the database URL is no number; in a user or a password write # as %23, / as %2F, ? as %3F"
-        ) from None
+        raise InvalidSettings(f"the port in the database URL is no number that can be one; {ESCAPES}") from None
 
 
 def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oxpull_async.drivers._joined.session import StepwiseRunner
+from oxpull_async.drivers._joined.session import StepwiseRunner, garbled
 from oxpull_async.drivers._procedure import Result, Step
 from oxpull_async.drivers.mysql._connection import QuietCursor
 from oxpull_async.drivers.mysql.errors import DRIVER_ERRORS, classify
@@ -48,6 +48,10 @@ class AsyncmySession(StepwiseRunner):
             rows = await cursor.fetchall()
         except DRIVER_ERRORS as error:
             raise classify(error) from error
+        except UnicodeError as error:
+            if not isinstance(error, UnicodeEncodeError):
+                self._raw.close()
+            raise garbled(error) from error
         return Result(rows, len(rows))
 
     def abandon(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 
+from oxpull_async.drivers._addresses import ESCAPES
 from oxpull_async.exceptions import (
     ConnectionLost,
     DeadlockDetected,
@@ -79,10 +80,7 @@ def unreadable(error: ValueError) -> InvalidSettings:
     """What is wrong with a database URL. Python's own words for a port that is no number may hold a password's end."""
     if isinstance(error, asyncpg.ClientConfigurationError):
         return InvalidSettings(f"the database URL can't be used: {_words(error)}")
-    return InvalidSettings(
-        "the database URL can't be read, most likely its port; in a user or a password write # as %23, / as %2F, "
-        "? as %3F"
-    )
+    return InvalidSettings(f"the database URL can't be read, most likely its port; {ESCAPES}")
 
 
 def _by_sqlstate(error: BaseException, sqlstate: str) -> OxpullError:

@@ -10,6 +10,7 @@ import anyio
 import asyncpg
 
 from oxpull_async._shield import shielded
+from oxpull_async.drivers._addresses import check_ports, url_parts
 from oxpull_async.drivers._procedure import Procedure, Result, Step, run
 from oxpull_async.drivers.postgres import migrations
 from oxpull_async.drivers.postgres._connecting import connect
@@ -97,6 +98,7 @@ class Pool:
     async def open(self) -> None:
         """Connect once, so that a wrong address fails here and not at the first enqueue."""
         settings = self._settings
+        check_ports(url_parts(self._url))
         try:
             pool = await asyncpg.create_pool(
                 self._url,

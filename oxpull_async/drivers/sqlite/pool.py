@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from oxpull_async.drivers._addresses import url_parts
 from oxpull_async.drivers._procedure import Procedure, run_sync
 from oxpull_async.drivers.sqlite import migrations
 from oxpull_async.drivers.sqlite._held import HeldTransaction, TransactionOver, held
@@ -190,7 +191,7 @@ def database_path(url: str) -> str:
 
     Raises: InvalidSettings for a URL that says anything else.
     """
-    parts = urlsplit(url)
+    parts = url_parts(url)
     if parts.netloc:
         raise InvalidSettings(
             f"database URL {url!r} names a host: a relative path follows three slashes, an absolute one four"
