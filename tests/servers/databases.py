@@ -154,7 +154,7 @@ class PostgresRoom:
         self._admin.close()
 
     def create(self, template: str = "template0") -> str:
-        name = f"oxpull_{next(_numbers)}"
+        name = f"oxpull_{os.getpid()}_{next(_numbers)}"  # the server may be shared with other processes
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return f"{self._server}/{name}"
 
