@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from oxpull_async.enqueueing.coalescer import Coalescer
 from oxpull_async.enqueueing.expectations import Expectations
-from oxpull_async.enqueueing.patience import Patience
+from oxpull_async.enqueueing.patience import Patience, Turns
 from oxpull_async.enqueueing.plain import insert_tasks
 from oxpull_async.enqueueing.requests import Request
 from oxpull_async.enqueueing.unique import insert_shared, insert_unique, insert_uniques_together, row_of, verdict
-from oxpull_async.exceptions import PoolTimeout, StoreError, UniqueEnqueueRace
+from oxpull_async.exceptions import LockNotAvailable, PoolTimeout, StoreError, UniqueEnqueueRace
 from oxpull_async.ports import Attempt, Held, Inserted, NewTask, NewUnique, Store, TaskRow
 
 T = TypeVar("T")
@@ -27,6 +27,7 @@ class Desk:
     def __init__(self, store: Store, *, patient: int = 1) -> None:
         self._store = store
         self._patience = Patience(store, patient)
+        self._apart = Turns(patient)
         self._expectations = Expectations()
         self._plain: Coalescer[NewTask, None] = Coalescer(self._insert_shared_tasks, _size)
         self._unique: Coalescer[NewUnique, Attempt] = Coalescer(self._insert_shared_uniques, _unique_size)
@@ -47,26 +48,36 @@ class Desk:
         """
         deadline = time.monotonic() + wait_seconds
         if not self._patience.knows(unique.key):
-            first = await self._share(unique)
+            first, is_busy = await self._share(unique)
             self._expectations.learn(unique, first)
             if (decided := verdict(first, unique)) is not None:
                 return decided
             try:
-                return await insert_unique(
-                    self._store, unique, wait_seconds=wait_seconds, first=first, lock_seconds=SHARED_WAIT_SECONDS
-                )
+                return await self._try_alone(unique, first, deadline, in_turn=is_busy)
             except UniqueEnqueueRace as race:
                 if race.reason != "lock_wait":
                     raise
-        return await self._patience.insert_unique(unique, wait_seconds=max(deadline - time.monotonic(), 0.001))
+        return await self._patience.insert_unique(unique, wait_seconds=_left(deadline))
 
-    async def _share(self, unique: NewUnique) -> Attempt | None:
+    async def _share(self, unique: NewUnique) -> tuple[Attempt | None, bool]:
+        """The answer of a shared statement, if it gave any, and whether a competitor is why it didn't."""
         try:
-            return await self._unique.submit(unique)
+            return await self._unique.submit(unique), False
         except PoolTimeout:
             raise
-        except StoreError:
-            return None
+        except StoreError as error:
+            return None, isinstance(error, LockNotAvailable)
+
+    async def _try_alone(
+        self, unique: NewUnique, first: Attempt | None, deadline: float, *, in_turn: bool
+    ) -> Inserted | Held:
+        """A short try. All who shared with a busy key come at once: each in turn, lest they queue for connections."""
+        if in_turn:
+            async with self._apart.turn(unique.task.task_path, wait_seconds=_left(deadline)) as left:
+                return await insert_unique(self._store, unique, wait_seconds=left, lock_seconds=SHARED_WAIT_SECONDS)
+        return await insert_unique(
+            self._store, unique, wait_seconds=_left(deadline), first=first, lock_seconds=SHARED_WAIT_SECONDS
+        )
 
     async def insert_many(self, requests: Sequence[Request]) -> None:
         """Write many plain rows in one transaction."""
@@ -106,8 +117,7 @@ class Desk:
         except UniqueEnqueueRace as race:
             if race.reason != "lock_wait":
                 raise
-        left = max(deadline - time.monotonic(), 0.001)
-        async with self._patience.turn(task_path, wait_seconds=left) as left:
+        async with self._patience.turn(task_path, wait_seconds=_left(deadline)) as left:
             return await decide(left, left)
 
     async def drain(self) -> None:
@@ -122,6 +132,10 @@ class Desk:
     def _insert_shared_uniques(self, uniques: Sequence[NewUnique]) -> Awaitable[Sequence[Attempt]]:
         probably_free = self._expectations.free(uniques)
         return insert_shared(self._store, uniques, wait_seconds=SHARED_WAIT_SECONDS, probably_free=probably_free)
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
 
 
 def _row(request: Request, first: dict[str, Request], found: dict[str, Any]) -> TaskRow | None:

@@ -19,12 +19,32 @@ from oxpull_async.exceptions import LockNotAvailable
 from oxpull_async.ports import Held, Inserted, NewUnique, Store
 
 
-class Patience:
-    """Lets up to ``most`` callers wait at the database at once; whoever wants a key that is waited for, waits here."""
+class Turns:
+    """Lets up to ``most`` callers wait at the database at once."""
+
+    def __init__(self, most: int) -> None:
+        self._turns = anyio.Semaphore(most)
+
+    @asynccontextmanager
+    async def turn(self, task_path: str, *, wait_seconds: float) -> AsyncIterator[float]:
+        """May wait at the database: for so many seconds. Raises: UniqueEnqueueRace if too many wait there already."""
+        deadline = time.monotonic() + wait_seconds
+        with anyio.move_on_after(wait_seconds) as scope:
+            await self._turns.acquire()
+        if scope.cancelled_caught:
+            _give_up(task_path)
+        try:
+            yield _left(deadline)
+        finally:
+            self._turns.release()
+
+
+class Patience(Turns):
+    """Whoever wants a key that is waited for, waits here."""
 
     def __init__(self, store: Store, most: int) -> None:
+        super().__init__(most)
         self._store = store
-        self._turns = anyio.Semaphore(most)
         self._awaited: dict[str, asyncio.Future[Held | None]] = {}
 
     def knows(self, key: str) -> bool:
@@ -41,19 +61,6 @@ class Patience:
             if (holder := awaited.result()) is not None:
                 return holder
         return await self._wait(unique, deadline)
-
-    @asynccontextmanager
-    async def turn(self, task_path: str, *, wait_seconds: float) -> AsyncIterator[float]:
-        """May wait at the database: for so many seconds. Raises: UniqueEnqueueRace if too many wait there already."""
-        deadline = time.monotonic() + wait_seconds
-        with anyio.move_on_after(wait_seconds) as scope:
-            await self._turns.acquire()
-        if scope.cancelled_caught:
-            _give_up(task_path)
-        try:
-            yield _left(deadline)
-        finally:
-            self._turns.release()
 
     async def _wait(self, unique: NewUnique, deadline: float) -> Inserted | Held:
         """What it comes to is told to those who want the same key; told nothing, one of them waits next."""

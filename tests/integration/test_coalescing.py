@@ -349,6 +349,30 @@ async def test_a_competitor_that_outlasts_the_wait_is_told_with_its_cause(migrat
         assert (await ox.reference(PATH, unique=True).enqueue(1)).created
 
 
+async def test_nobody_among_many_who_want_keys_that_are_held_waits_longer_than_the_bound(
+    migrated_url: str, competitor: Competitor
+):
+    async with Oxpull(migrated_url, unique_wait=0.5, pool_size=2) as ox:
+        send = ox.reference(PATH, unique=True)
+        waited: list[float] = []
+
+        async def enqueue(number: int) -> None:
+            began = time.monotonic()
+            with pytest.raises(UniqueEnqueueRace, match="enqueue again"):
+                await send.enqueue(number)
+            waited.append(time.monotonic() - began)
+
+        competitor.begin()
+        for number in range(300):
+            competitor.insert_unique(key_of(number))
+        async with anyio.create_task_group() as group:
+            for number in range(300):
+                group.start_soon(enqueue, number)
+        competitor.rollback()
+
+    assert max(waited) < 2.5  # one after another, each its short try, they would take more than four seconds
+
+
 # The bound of one call
 async def test_a_call_may_say_how_long_it_waits(ox: Oxpull, send: AnyTask, competitor: Competitor):
     with competitor.holding(key_of(1)), anyio.fail_after(4), pytest.raises(UniqueEnqueueRace):
