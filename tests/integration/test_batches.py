@@ -491,6 +491,22 @@ async def test_more_than_a_chunk_is_added(ox: Oxpull, tasks: Tasks):
     assert await batch.seal() == 4500
 
 
+async def test_calls_are_read_as_they_are_written(ox: Oxpull, tasks: Tasks, seen: Watched):
+    batch = await ox.batches.create("proof")
+    ahead: list[int] = []
+
+    async def calls() -> AsyncIterator[tuple[int]]:
+        for number in range(6001):
+            if number % 1000 == 0:
+                ahead.append(number - len(seen.members(batch)))
+            yield (number,)
+
+    added = await batch.add_many(tasks.work, calls())
+
+    assert added.added == 6001
+    assert max(ahead) <= 2000
+
+
 async def test_each_call_of_many_is_reported(ox: Oxpull, tasks: Tasks, seen: Watched):
     pending = await tasks.single.enqueue("a")
     batch = await ox.batches.create("proof")
