@@ -71,7 +71,9 @@ class Batching:
             completions=completions,
             crowds=Crowds(store, settings.unique_wait),
         )
-        self.figures: BatchFigures = BatchFigures(store, callbacks, reconciler, clock)
+        self.figures: BatchFigures = BatchFigures(
+            store, callbacks, reconciler, clock, elsewhere=settings.reconciler == "external"
+        )
         self.batches: Batches = Batches(self._host, reconciler, self._loop.hear_sealed)
 
     def bound(self, join: Callable[[], JoinedStore], news: News | None = None) -> BoundOxpull:

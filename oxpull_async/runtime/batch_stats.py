@@ -31,6 +31,8 @@ LOOKED_AT: Final = 100
 _WIDE: Final = 2 * SCAN_PAGE
 _BELIEVED_SECONDS: Final = 30.0
 _LATELY: Final = timedelta(minutes=1)
+_ELSEWHERE: Final = timedelta(minutes=3)
+"""So long batches that others complete may wait for them: a Django fleet looks once a minute, and leaves no trace."""
 
 
 class StuckBatch(BaseModel):
@@ -65,8 +67,12 @@ class BatchStats(BaseModel):
 class BatchFigures:
     """Reads the figures. What it has learnt of sealed batches saves the next look from reading their members again."""
 
-    def __init__(self, store: Callable[[], Store], callbacks: Callbacks, reconciler: Reconciler, clock: Clock) -> None:
+    def __init__(
+        self, store: Callable[[], Store], callbacks: Callbacks, reconciler: Reconciler, clock: Clock, *, elsewhere: bool
+    ) -> None:
         self._store = store
+        self._patience = _ELSEWHERE if elsewhere else timedelta(0)
+        self._idle_since: dict[UUID, datetime] = {}
         self._callbacks = callbacks
         self._reconciler = reconciler
         self._clock = clock
@@ -89,12 +95,14 @@ class BatchFigures:
 
     async def _stuck(self, last_led: datetime | None) -> list[StuckBatch]:
         oldest = await retrying(partial(self._batches.sealed, after=None, limit=LOOKED_AT))
-        is_led = last_led is not None and last_led > self._clock.now() - _LATELY
+        idle, now = await self._idle(oldest), self._clock.now()
+        is_led = last_led is not None and last_led > now - _LATELY
+        self._idle_since = {each.batch.id: self._idle_since.get(each.batch.id, now) for each in idle}
         found: list[StuckBatch] = []
-        for waiting in await self._idle(oldest):
+        for waiting in idle:
             batch = waiting.batch
             reason = await self._reason(batch)
-            if reason is None and not is_led:
+            if reason is None and not is_led and now - self._idle_since[batch.id] >= self._patience:
                 reason = "its members are settled, and no process completes batches"
             if reason is not None:
                 found.append(StuckBatch(id=batch.id, created_at=batch.created_at, reason=reason))

@@ -202,6 +202,34 @@ async def test_a_seal_waits_for_an_addition_that_is_under_way_and_counts_it(stor
 
 
 @pytest.mark.engines("postgres", "mysql")
+async def test_a_seal_waits_for_additions_of_others_who_only_share_the_batchs_lock(
+    store: Store, competitor: Competitor, dialect: str
+):
+    batch_id, _ = await filled(store, count=1)
+    shared = "FOR SHARE" if dialect == "postgres" else "LOCK IN SHARE MODE"
+    answers = []
+
+    async def seal() -> None:
+        answers.append(await store.batches.seal(batch_id, now=now()))
+
+    with competitor.another() as second, competitor.another() as observer:
+        for other in (competitor, second):  # neither waits for the other
+            other.begin()
+            assert other.rows(f"SELECT status FROM {BATCHES} WHERE id = ? {shared}", batch_id) == [("OPEN",)]
+            other.run(
+                f"INSERT INTO {MEMBERS} (task_id, created_at, batch_id) VALUES (?, ?, ?)", new_id(), now(), batch_id
+            )
+        async with anyio.create_task_group() as group:
+            group.start_soon(seal)
+            await eventually(lambda: observer.waiting_sessions() == 1)
+            await aside(second.commit)
+            assert answers == []
+            await aside(competitor.commit)
+
+    assert answers == [SealedNow(3)]
+
+
+@pytest.mark.engines("postgres", "mysql")
 async def test_an_addition_that_waits_for_a_seal_is_refused(store: Store, competitor: Competitor):
     batch_id, _ = await filled(store, count=1)
     competitor.begin()

@@ -11,7 +11,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from oxpull_async import Batch, BatchStatus, ConnectionLost, EnqueueResult, Oxpull, TaskTimeout
+from oxpull_async import Batch, BatchStatus, ConnectionLost, EnqueueResult, Oxpull, TaskContext, TaskTimeout
 from oxpull_async.exceptions import DeadlockDetected, SerializationFailure, StoreError
 from tests.integration.batching import Tasks, Watched, counts
 from tests.integration.competitor import Competitor
@@ -212,6 +212,11 @@ async def test_a_callback_row_is_what_a_plain_enqueue_would_have_written(
     assert (result.priority, result.queue_name, result.max_attempts, result.run_after) == (5, "q2", 3, None)
     columns = competitor.row(result.id, "status", "attempts", "backend_name")
     assert columns == ("READY", 0, "default")
+    ((in_order,),) = competitor.rows(
+        "SELECT COUNT(*) FROM oxpull_oxpullbatch AS batch JOIN django_ox_oxtask AS task "
+        "ON task.id = batch.callback_task_id WHERE task.enqueued_at >= batch.completed_at"
+    )
+    assert in_order == 1
     assert [(each.id, each.args) for each in told] == [(result.id, [1, {"a": "é"}])]
     assert completed_at is not None
 
@@ -228,6 +233,42 @@ async def test_callbacks_run_like_any_task_and_may_be_given_the_batch(ox: Oxpull
     await ox.run_until_idle()
 
     assert calls == [("x", str(batch.id))]
+
+
+async def test_a_callback_may_take_the_context(ox: Oxpull):
+    calls: list[Any] = []
+
+    @ox.task(takes_context=True)
+    async def noted(context: TaskContext, word: str) -> None:
+        calls.append((context.attempt, word))
+
+    async with ox.batches.create("proof", on_complete=noted, on_complete_args=["x"]):
+        pass
+    await ox.run_until_idle()
+
+    assert calls == [(1, "x")]
+
+
+async def test_a_callback_does_not_wait_behind_the_backlog_of_its_members_queue(ox: Oxpull):
+    ran: list[str] = []
+
+    @ox.task
+    async def work(name: str) -> None:
+        ran.append(name)
+
+    @ox.task(priority=10)
+    async def urgent() -> None:
+        ran.append("callback")
+
+    async with ox.batches.create("proof", on_complete=urgent) as batch:
+        await batch.add(work, "member")
+    await ox.enqueue_many(work, [("backlog",)] * 50)
+    await ox.actions.discard((await anext(batch.members())).task_id)
+    await ox.batches.reconcile()
+
+    await ox.run_until_idle(concurrency=1)
+
+    assert ran == ["callback", *["backlog"] * 50]
 
 
 async def test_a_batch_that_was_sealed_uncounted_is_counted(ox: Oxpull, tasks: Tasks, seen: Watched):
@@ -404,6 +445,19 @@ async def test_a_callback_that_is_unknown_here_is_left_to_those_who_know_it(
     assert await ox.batches.stuck() == []
     assert await ox.batches.reconcile() == 1
     assert await waiting.status() is BatchStatus.SEALED
+
+
+async def test_one_unknown_callback_is_enough_to_leave_both(ox: Oxpull, tasks: Tasks, seen: Watched, migrated_url: str):
+    batch, _ = await sealed(ox, tasks, seen, "SUCCESSFUL")
+    told: list[EnqueueResult] = []
+
+    async with Oxpull(migrated_url) as half:
+        half._tasks[tasks.done.path] = tasks.done
+        half.on("enqueued", told.append)
+        assert await half.batches.reconcile() == 0
+
+    assert (seen.state(batch), seen.callbacks(), told) == (("SEALED", 1, None), [], [])
+    assert await ox.batches.reconcile() == 1
 
 
 async def test_a_queue_that_is_no_longer_served_keeps_the_batch_sealed(migrated_url: str, competitor: Competitor):

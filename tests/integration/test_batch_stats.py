@@ -103,6 +103,24 @@ async def test_a_batch_that_nobody_completes_is_stuck(ox: Oxpull, tasks: Tasks, 
     assert (stuck.id, "no process" in stuck.reason) == (batch.id, True)
 
 
+async def test_who_completes_batches_elsewhere_is_given_time_before_a_batch_is_called_stuck(
+    ox: Oxpull, tasks: Tasks, seen: Watched, migrated_url: str
+):
+    """A Django fleet looks once a minute, and leaves no trace of its being there."""
+    now = datetime.now(UTC)
+    async with Oxpull(migrated_url, reconciler="external") as external:
+        Tasks(external)
+        external.clock.read_from(lambda: now)
+        batch = await sealed(ox, tasks, seen, "SUCCESSFUL")
+
+        assert (await external.stats.batches()).stuck == ()
+        now += timedelta(minutes=2)
+        assert (await external.stats.batches()).stuck == ()
+        now += timedelta(minutes=2)
+        (stuck,) = (await external.stats.batches()).stuck
+        assert (stuck.id, "no process" in stuck.reason) == (batch.id, True)
+
+
 async def test_a_second_look_does_not_read_the_members_again(
     ox: Oxpull, tasks: Tasks, seen: Watched, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from functools import partial
 from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,16 +22,23 @@ from oxpull_async import (
     BatchSealed,
     BatchStatus,
     Call,
+    ConnectionLost,
+    DeadlockDetected,
     EnqueueResult,
     InvalidArguments,
     InvalidTask,
     NoReconciler,
     Oxpull,
+    SerializationFailure,
+    StoreError,
     TaskRouter,
     TaskStatus,
 )
+from oxpull_async.drivers._joined.batches import JoinedSqlBatchStore
+from tests.eventually import eventually
 from tests.integration.batching import Tasks, Watched, counts
 from tests.integration.competitor import Competitor
+from tests.scale import rounds
 
 
 @pytest.fixture
@@ -153,6 +163,9 @@ async def test_a_path_or_a_reference_will_do_and_arguments_without_a_callback_ar
     both = await ox.batches.create("proof", on_complete=tasks.done, on_success=tasks.done)
 
     assert seen.row(batch, "on_complete_path", "on_success_path") == ("elsewhere.tasks.done", "")
+    assert [json.loads(text) if isinstance(text, str) else text for text in seen.row(
+        batch, "on_complete_args", "on_success_args", "on_success_kwargs"
+    )] == [[1], [], {}]  # fmt: skip
     assert seen.row(other, "on_complete_path") == ("elsewhere.tasks.done",)
     assert seen.row(both, "on_complete_path", "on_success_path") == (tasks.done.path, tasks.done.path)
 
@@ -295,6 +308,97 @@ async def test_many_coroutines_add_at_once(ox: Oxpull, tasks: Tasks, seen: Watch
     assert len(seen.members(batch)) == 30
 
 
+@pytest.mark.parametrize(("kind", "most"), [(DeadlockDetected, 5), (SerializationFailure, 10), (ConnectionLost, 2)])
+@pytest.mark.parametrize("name", ["add", "seal"])
+async def test_an_addition_or_a_seal_that_meets_others_is_repeated_so_often(
+    ox: Oxpull, tasks: Tasks, seen: Watched, monkeypatch: pytest.MonkeyPatch,
+    name: str, kind: type[StoreError], most: int,
+):  # fmt: skip
+    batch = await ox.batches.create("proof")
+    done, calls = getattr(ox.store.batches, name), 0
+    lasting = False
+
+    async def unlucky(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if lasting or calls < most:
+            raise kind("as it happens")
+        return await done(*args, **kwargs)
+
+    async def act() -> None:
+        await (batch.seal() if name == "seal" else batch.add_many(tasks.work, [(1,)]))
+
+    monkeypatch.setattr(ox.store.batches, name, unlucky)
+    monkeypatch.setattr("oxpull_async._contention._PAUSE_SECONDS", 0.0)
+    lasting = True
+    with pytest.raises(kind):
+        await act()
+    assert (calls, await batch.status(), len(seen.members(batch))) == (most, BatchStatus.OPEN, 0)
+
+    calls, lasting = 0, False
+    await act()
+
+    assert calls == most
+    assert (await batch.status() is BatchStatus.SEALED) == (name == "seal")
+    assert len(seen.members(batch)) == (name == "add")
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(("kind", "most"), [(DeadlockDetected, 5), (SerializationFailure, 1), (ConnectionLost, 1)])
+async def test_in_a_transaction_that_surrounds_it_only_a_deadlock_is_met_again(
+    ox: Oxpull, tasks: Tasks, seen: Watched, monkeypatch: pytest.MonkeyPatch, kind: type[StoreError], most: int
+):
+    batch = await ox.batches.create("proof")
+    calls = 0
+
+    async def unlucky(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        raise kind("as it happens")
+
+    async with ox.transaction() as transaction:
+        mine = await transaction.batches.get(batch.id)
+        with monkeypatch.context() as patch:
+            patch.setattr(JoinedSqlBatchStore, "add_tasks", unlucky)
+            with pytest.raises(kind):
+                await mine.add(tasks.work, 1)
+        await mine.add(tasks.work, 2)
+
+    assert calls == most
+    assert len(seen.members(batch)) == 1
+
+
+async def test_what_is_added_while_somebody_seals_is_counted_or_refused(
+    ox: Oxpull, tasks: Tasks, seen: Watched, competitor: Competitor
+):
+    for round_ in range(rounds(small=3, full=50)):
+        batch = await ox.batches.create(f"round {round_}")
+        kept: set[UUID] = set()
+
+        async def add(number: int, batch: Batch = batch, kept: set[UUID] = kept, round_: int = round_) -> None:
+            with contextlib.suppress(BatchSealed):
+                for turn in itertools.count():
+                    match number % 3:
+                        case 0:
+                            kept.add((await batch.add(tasks.work, turn)).id)
+                        case 1:
+                            kept.add((await batch.add(tasks.single, f"{round_} {number} {turn}")).id)
+                        case _:
+                            kept |= {each.id for each in await batch.add_many(tasks.work, [(1,), (2,)])}
+
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(add, number)
+            await eventually(partial(is_longer, kept, 20))
+            total = await batch.seal()
+
+        assert (total, seen.members(batch)) == (len(kept), kept)
+    strays = competitor.rows(
+        "SELECT COUNT(*) FROM django_ox_oxtask WHERE id NOT IN (SELECT task_id FROM oxpull_oxpullbatchmember)"
+    )
+    assert strays == [(0,)]
+
+
 # Unique members
 
 
@@ -385,6 +489,22 @@ async def test_more_than_a_chunk_is_added(ox: Oxpull, tasks: Tasks):
     assert len({each.id for each in added}) == 4500
     assert counts(await batch.progress()) == (4500, 4500, 0, 0)
     assert await batch.seal() == 4500
+
+
+async def test_calls_are_read_as_they_are_written(ox: Oxpull, tasks: Tasks, seen: Watched):
+    batch = await ox.batches.create("proof")
+    ahead: list[int] = []
+
+    async def calls() -> AsyncIterator[tuple[int]]:
+        for number in range(6001):
+            if number % 1000 == 0:
+                ahead.append(number - len(seen.members(batch)))
+            yield (number,)
+
+    added = await batch.add_many(tasks.work, calls())
+
+    assert added.added == 6001
+    assert max(ahead) <= 2000
 
 
 async def test_each_call_of_many_is_reported(ox: Oxpull, tasks: Tasks, seen: Watched):
@@ -494,3 +614,7 @@ async def test_it_is_explained_why_a_batch_is_open(ox: Oxpull, tasks: Tasks, see
     assert tasks.done.path in (await batch.explain()).reason
     await ox.batches.reconcile()
     assert (await batch.explain()).reason.startswith("all members were settled at")
+
+
+def is_longer(found: Collection[UUID], length: int) -> bool:
+    return len(found) > length

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from oxpull_async import Oxpull
 from oxpull_async.cli import main
+from tests.eventually import eventually
 from tests.integration.competitor import aside
 
 Run = Callable[..., tuple[int, str]]
@@ -91,6 +95,28 @@ async def test_a_batch_is_watched_until_it_is_complete(run: Run, ox: Oxpull):
     assert (code, "nightly" in out) == (0, True)
     (line,) = (await aside(run, "batch", str(batch.id), "--watch", "--json"))[1].splitlines()
     assert json.loads(line)["total"] == 0
+
+
+async def test_the_list_is_shown_until_it_is_interrupted(ox: Oxpull, migrated_url: str, tmp_path: Path):
+    async with ox.batches.create("nightly") as batch:
+        member = await batch.add(ox.reference("proof.tasks.work"))
+    printed = tmp_path / "printed"
+    environment = os.environ | {"OXPULL_DATABASE_URL": migrated_url, "COLUMNS": "200", "FORCE_COLOR": "1"}
+    with printed.open("w") as out:
+        process = await anyio.open_process(
+            [sys.executable, "-m", "oxpull_async", "batches", "--watch"], env=environment, stdout=out, stderr=out
+        )
+        async with process:
+            await eventually(lambda: "SEALED" in printed.read_text(), within=30)
+            await ox.actions.discard(member.id)
+            await ox.batches.reconcile()
+            await eventually(lambda: "COMPLETE" in printed.read_text(), within=30)
+            process.send_signal(signal.SIGINT)
+            with anyio.fail_after(20):
+                code = await process.wait()
+
+    assert code == 130
+    assert "Traceback" not in printed.read_text()
 
 
 async def test_one_pass_completes_what_the_app_knows(run: Run, ox: Oxpull):

@@ -6,20 +6,25 @@ the caller is told what was done, and nothing is done twice.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import anyio
 import pytest
 
-from oxpull_async import Batch, BatchNotFound, BatchStatus, Oxpull, Task, Unique
+from oxpull_async import Batch, BatchNotFound, BatchSealed, BatchStatus, Oxpull, Task, Unique
 from tests.integration.competitor import Competitor
+from tests.integration.cut_wire import CutWire
 from tests.integration.deaf import Deaf
+from tests.scale import points
 
 MEMBERS = "oxpull_oxpullbatchmember"
+MOST = 80
 
 
 @dataclass
@@ -316,3 +321,61 @@ async def test_a_completion_is_told_as_it_was_done(scene: Scene, meanwhile: Mean
         "SELECT callback_task_id, success_task_id FROM oxpull_oxpullbatch WHERE id = ?", batch.id
     )
     assert told == [UUID(str(each)) for each in ids[0]]
+
+
+# Over real connections, whichever reply is lost
+
+
+async def add_one(batch: Batch, scene: Scene) -> list[tuple[UUID, bool]]:
+    result = await batch.add(scene.plain, "a")
+    return [(result.id, result.created)]
+
+
+async def add_unique(batch: Batch, scene: Scene) -> list[tuple[UUID, bool]]:
+    result = await batch.add(scene.single, "a")
+    return [(result.id, result.created)]
+
+
+async def add_many(batch: Batch, scene: Scene) -> list[tuple[UUID, bool]]:
+    added = await batch.add_many(scene.plain, [("a",), ("b",), ("c",)])
+    return [(each.id, each.created) for each in added]
+
+
+async def add_many_unique(batch: Batch, scene: Scene) -> list[tuple[UUID, bool]]:
+    added = await batch.add_many(scene.single, [("a",), ("pending",), ("b",)])
+    return [(each.id, each.created) for each in added]
+
+
+@pytest.mark.engines("postgres", "mysql")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("deed", [add_one, add_unique, add_many, add_many_unique], ids=lambda deed: deed.__name__)
+async def test_whichever_reply_is_lost_on_the_wire_it_is_done_once(
+    scene: Scene,
+    migrated_url: str,
+    deed: Callable[[Batch, Scene], Awaitable[list[tuple[UUID, bool]]]],
+):
+    for at in points(MOST):
+        meanwhile = random.choice([they_run_and_their_keys_are_taken, the_batch_completes_and_their_keys_are_taken])
+        for table in (MEMBERS, "oxpull_oxpulluniquelock", "django_ox_oxtask"):
+            scene.competitor.run(f"DELETE FROM {table}")
+        scene.batch = await scene.other.batches.create("proof")
+        scene.ran.clear()
+        scene.taken = {(await scene.other.enqueue(scene.single, "pending")).id}
+        async with CutWire(migrated_url) as wire, Oxpull(wire.url, pool_size=2) as ox:
+            batch = await ox.batches.get(scene.batch.id)
+            wire.cut_at(at, partial(meanwhile, scene))
+            try:
+                results = await deed(batch, scene)
+            except BatchSealed:  # by others, before anything of this call was committed
+                results = []
+            was_cut = wire.is_cut
+
+        assert {task_id for task_id, _ in results} == scene.members()
+        assert all(created == (task_id not in scene.taken) for task_id, created in results)
+        assert set(scene.competitor.statuses()) == scene.members() | scene.taken
+        await scene.other.run_until_idle()
+        assert scene.ran.total() == len(scene.members() | scene.taken)
+        if not was_cut:
+            assert at > 1
+            return
+    raise AssertionError("it never came to an end")

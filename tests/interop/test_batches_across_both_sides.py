@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from django_project import tasks
 from peers import Peer, started_peer
 from reconcilers import Mortal, MortalPeer
 
-from oxpull_async import Batch, BatchMemberExists, BatchSealed, InvalidTask, Oxpull, SerializationFailure
+from oxpull_async import Batch, BatchMemberExists, BatchNotFound, BatchSealed, InvalidTask, Oxpull, SerializationFailure
 from tests.eventually import eventually
 from tests.integration.competitor import Competitor, aside
 from tests.scale import rounds
@@ -154,7 +155,56 @@ async def test_their_overridden_tasks_are_no_callbacks_here_either(ox: Oxpull):
             ox.batches.create("ours", on_complete=callback)
 
 
+async def test_a_task_of_theirs_without_rows_is_no_member(ox: Oxpull, watcher: Competitor):
+    batch = await ox.batches.create("ours")
+
+    with pytest.raises(InvalidTask, match="ImmediateBackend"):
+        await batch.add(tasks.immediate, 1)
+    with pytest.raises(InvalidTask, match="ImmediateBackend"):
+        await batch.add_many(tasks.immediate, [(1,)])
+
+    assert watcher.counts() == (0, 0)
+
+
+async def test_a_batch_that_their_orm_deletes_is_gone_and_its_tasks_are_not(
+    ox: Oxpull, peer: Peer, watcher: Competitor
+):
+    batch = await ox.batches.create("ours")
+    added = await batch.add_many(tasks.plain, [(1,), (2,)])
+
+    assert await peer.tell("delete", str(batch.id)) == 3
+
+    with pytest.raises(BatchNotFound):
+        await batch.add(tasks.plain, 3)
+    with pytest.raises(BatchNotFound):
+        await batch.seal()
+    assert watcher.rows(f"SELECT COUNT(*) FROM {MEMBERS}") == [(0,)]
+    assert set(watcher.statuses()) == {each.id for each in added}
+
+
 # At the same time
+
+
+@pytest.mark.engines("postgres", "mysql")
+async def test_their_seal_waits_for_additions_of_others_who_only_share_the_batchs_lock(
+    ox: Oxpull, peer: Peer, watcher: Competitor, dialect: str
+):
+    batch = await ox.batches.create("ours")
+    shared = "FOR SHARE" if dialect == "postgres" else "LOCK IN SHARE MODE"
+    with watcher.another() as second, watcher.another() as observer:
+        for other in (watcher, second):  # neither waits for the other
+            other.begin()
+            assert other.rows(f"SELECT status FROM {BATCHES} WHERE id = ? {shared}", batch.id) == [("OPEN",)]
+            member = other.insert_task()
+            columns = "(task_id, created_at, batch_id) VALUES (?, ?, ?)"
+            other.run(f"INSERT INTO {MEMBERS} {columns}", member, datetime.now(UTC), batch.id)
+        sealing = asyncio.ensure_future(peer.tell("seal", str(batch.id)))
+        await eventually(partial(somebody_waits, observer))
+        await aside(second.commit)
+        await aside(watcher.commit)
+        await sealing
+
+    assert row(watcher, batch.id) == ("SEALED", 2, None)
 
 
 async def test_seals_and_additions_of_both_sides_at_once(known: Oxpull, fleet: list[Peer], watcher: Competitor):
@@ -320,6 +370,10 @@ async def settled_batch(ox: Oxpull, watcher: Competitor) -> tuple[Batch, list[st
 
 def settle(watcher: Competitor, task_id: UUID, status: str) -> None:
     watcher.set_task(task_id, status=status)
+
+
+async def somebody_waits(observer: Competitor) -> bool:
+    return await aside(observer.waiting_sessions) == 1
 
 
 def is_longer(found: list[UUID], length: int) -> bool:

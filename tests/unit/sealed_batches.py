@@ -98,6 +98,7 @@ class _Statements:
     def __init__(self, world: World) -> None:
         self._world = world
         self.is_dead = False
+        self.count = 0
         self.looked_at: list[float] = []
         """When it was asked which batches are sealed."""
 
@@ -152,6 +153,7 @@ class _Statements:
             del self._world.roles[role]
 
     async def _take_time(self) -> None:
+        self.count += 1
         await asyncio.sleep(random.uniform(0, LONGEST_STATEMENT))
         if self.is_dead:
             await asyncio.Event().wait()

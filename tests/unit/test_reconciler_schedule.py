@@ -125,3 +125,26 @@ def test_who_follows_sweeps_even_where_the_leader_does_nothing():
         assert max(world.waits()) < FOLLOWED
 
     run_in_virtual_time(scene())
+
+
+def test_where_no_batch_is_sealed_few_statements_are_sent():
+    """The figures of docs/explanation/batch-protocol.md, without what the look for reruns adds to them."""
+
+    async def scene() -> None:
+        world = World()
+        fleet = [Process(world) for _ in range(4)]
+        async with AsyncExitStack() as stack:
+            for process in fleet:
+                await stack.enter_async_context(process.loop.held())
+            await asyncio.sleep(60)
+            (first,) = [process for process in fleet if process.leader.leads]
+            before = {process.name: process.statements.count for process in fleet}
+            minutes = 10
+            await asyncio.sleep(60 * minutes)
+            assert first.leader.leads
+
+        rates = {process.name: (process.statements.count - before[process.name]) / minutes for process in fleet}
+        assert 60 < rates.pop(first.name) < 78
+        assert max(rates.values()) < 15
+
+    run_in_virtual_time(scene())

@@ -14,6 +14,7 @@ from django.db import OperationalError, connection, connections, transaction  # 
 from django.utils.module_loading import import_string  # isort: skip
 from oxpull import batches  # isort: skip
 from oxpull.exceptions import BatchSealed  # isort: skip
+from oxpull.models import OxpullBatch  # isort: skip
 
 
 def create_batch(name: str, on_complete: str | None = None, on_success: str | None = None) -> str:
@@ -37,6 +38,11 @@ def add_until_sealed(batch_id: str, path: str) -> list[str]:
             added.append(str(batch.add(_task(path), len(added)).id))
         except BatchSealed:
             return added
+
+
+def delete(batch_id: str) -> int:
+    """Through the ORM; how many rows went."""
+    return int(OxpullBatch.objects.filter(id=batch_id).delete()[0])
 
 
 def seal(batch_id: str) -> None:
@@ -110,6 +116,7 @@ peer.ORDERS.update(
             create_batch,
             add,
             add_until_sealed,
+            delete,
             seal,
             seal_in_snapshot,
             progress,
