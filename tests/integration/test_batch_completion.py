@@ -15,6 +15,7 @@ from oxpull_async import Batch, BatchStatus, ConnectionLost, EnqueueResult, Oxpu
 from oxpull_async.exceptions import DeadlockDetected, SerializationFailure, StoreError
 from tests.integration.batching import Tasks, Watched, counts
 from tests.integration.competitor import Competitor
+from tests.scale import rounds
 
 
 @pytest.fixture
@@ -367,6 +368,22 @@ async def test_the_members_of_a_wide_batch_are_counted_once_to_complete_it(
     assert looks == ["complete", "complete"]
     assert seen.state(batch) == ("COMPLETE", 3_200, 0)
     assert seen.callbacks() == ["done"]
+
+
+async def test_a_batch_of_tens_of_thousands_is_sealed_and_completed_like_any_other(
+    ox: Oxpull, tasks: Tasks, seen: Watched, competitor: Competitor
+):
+    width = rounds(small=10_000, full=50_000)
+    batch = await ox.batches.create("proof", on_complete=tasks.done, on_success=tasks.cheer)
+    await batch.add_many(tasks.work, ((number,) for number in range(width)))
+
+    assert await batch.seal() == width
+    assert await ox.batches.reconcile() == 0
+    competitor.run("UPDATE django_ox_oxtask SET status = 'SUCCESSFUL'")
+    assert await ox.batches.reconcile() == 1
+
+    assert seen.state(batch) == ("COMPLETE", width, 0)
+    assert seen.callbacks() == ["cheer", "done"]
 
 
 @pytest.mark.engines("sqlite")
