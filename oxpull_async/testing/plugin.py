@@ -65,4 +65,12 @@ async def _opened(ox: Oxpull, database: str) -> AsyncIterator[None]:
 
 
 def _for_plugin(request: pytest.FixtureRequest) -> str:
-    return "_open_under_anyio" if "anyio_backend" in request.fixturenames else "_open_under_asyncio"
+    if "anyio_backend" in request.fixturenames:
+        return "_open_under_anyio"
+    if find_spec("pytest_asyncio") is None:
+        pytest.fail(
+            "the fixture oxpull is for async tests: write `async def`, and mark the test with pytest.mark.anyio "
+            "(or install pytest-asyncio)",
+            pytrace=False,
+        )
+    return "_open_under_asyncio"

@@ -134,17 +134,39 @@ def test_without_an_application_there_is_one_in_memory(plugins: list[str], mark:
     assert "1 passed" in pytest_says(tmp_path, plugins)
 
 
+WITHOUT_ASYNCIO = """
+    import sys
+
+    sys.modules["pytest_asyncio"] = None
+"""
+
+A_SYNC_TEST = """
+    def test_nothing(oxpull):
+        pass
+"""
+
+
+def test_a_test_that_is_not_async_is_told_what_the_fixture_is_for(tmp_path: Path):
+    write(tmp_path, "conftest", WITHOUT_ASYNCIO)
+    write(tmp_path, "test_sync", A_SYNC_TEST)
+
+    said = pytest_says(tmp_path, ANYIO, passes=False)
+
+    assert "the fixture oxpull is for async tests" in said
+    assert "not found" not in said
+
+
 def write(folder: Path, module: str, *texts: str) -> None:
     (folder / f"{module}.py").write_text("\n".join(map(textwrap.dedent, texts)))
 
 
-def pytest_says(folder: Path, plugins: list[str]) -> str:
+def pytest_says(folder: Path, plugins: list[str], *, passes: bool = True) -> str:
     command = [sys.executable, "-m", "pytest", "-W", "error", "-q", "-p", "no:cacheprovider", *plugins]
     done = subprocess.run(
         [*command, "-p", "oxpull_async.testing.plugin", "--rootdir", str(folder), str(folder)],
         cwd=folder, env=_environment(), capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.returncode == 0) is passes, done.stdout + done.stderr
     return done.stdout
 
 
