@@ -180,6 +180,13 @@ async def test_a_database_that_is_not_there_is_the_wrong_one(migrated_url: str):
         await Pool(f"{migrated_url}_not", make_settings({})).open()
 
 
+async def test_a_server_that_would_garble_outcomes_is_refused(database_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pools, "_QUOTE", "SELECT CONCAT(CHAR(92), CHAR(34))")  # as MariaDB 10.6.7 answers
+
+    with pytest.raises(WrongDatabase, match="JSON_TABLE"):
+        await Oxpull(database_url).open()
+
+
 async def test_a_closed_pool_says_so(pool: Pool):
     await pool.close()
     await pool.close()

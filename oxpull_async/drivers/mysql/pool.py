@@ -34,6 +34,10 @@ _OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 # Longer than that at rest, and a firewall on the way may have dropped it without telling either side.
 _MAX_IDLE_SECONDS = 60.0
 _DESCRIBE = "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet"
+_QUOTE = (
+    "SELECT text FROM JSON_TABLE(JSON_ARRAY(JSON_OBJECT('text', '\"')), '$[*]' "
+    "COLUMNS (text varchar(9) PATH '$.text')) AS quote"
+)
 _PREPARED = 32
 _RECHECKS = 4
 _RECHECK_SECONDS = 2.0
@@ -74,8 +78,10 @@ class Pool:
         async with self.connection(reading=True) as connection:
             ((version, thread, packet),) = (await connection.command(_DESCRIBE)).rows
             self._orphans.threads_are_the_servers = thread == connection.raw.thread_id()
-        self._limits.max_packet_bytes = packet
-        _refuse_old(version)
+            self._limits.max_packet_bytes = packet
+            _refuse_old(version)
+            ((quote,),) = (await connection.command(_QUOTE)).rows
+        _refuse_broken(version, quote)
         return Capabilities(
             engine="mysql",
             server_version=version,
@@ -329,3 +335,12 @@ def _refuse_old(version: str) -> None:
     if found < _OLDEST[name]:
         oldest = ".".join(map(str, _OLDEST[name]))
         raise WrongDatabase(f"{name} {version} is too old: oxpull_async needs {oldest} or later")
+
+
+def _refuse_broken(version: str, quote: str) -> None:
+    """The first releases of MariaDB 10.6 leave escapes in the texts of JSON_TABLE, through which outcomes go."""
+    if quote != '"':
+        raise WrongDatabase(
+            f"MariaDB {version} has a JSON_TABLE that doesn't unescape text, so outcomes can't be written; "
+            "upgrade to a later release of the same series"
+        )
