@@ -52,9 +52,9 @@ async def test_when_a_holder_rolls_back_its_waiters_come_in_one_by_one(store: St
             answers += await store.insert_unique([candidate], wait_seconds=10)
 
         async with anyio.create_task_group() as group:
-            with competitor.holding(new_unique(f"{number}").key):
+            with competitor.holding(new_unique(f"{number}.").key):
                 for _ in range(WAITERS):
-                    group.start_soon(enqueue, new_unique(f"{number}"))
+                    group.start_soon(enqueue, new_unique(f"{number}."))
                 await eventually(lambda: watcher.waiting_sessions() == WAITERS)
 
         assert sorted(type(answer).__name__ for answer in answers) == ["Held"] * (WAITERS - 1) + ["Inserted"]

@@ -63,6 +63,14 @@ class Model:
             held = held or self.now < row.enqueued_at + timedelta(seconds=WINDOW)
         return row if held else None
 
+    def pruned(self) -> None:
+        """Keys of ended rows are forgotten, but for those that a window holds still."""
+        for name, task_id in list(self.keys.items()):
+            row = self.rows.get(task_id)
+            ended = row is None or row.status not in PENDING
+            if ended and self.holder(name) is None:
+                del self.keys[name]
+
     def cap(self, run_after: datetime | None, enqueued_at: datetime) -> datetime | None:
         if self.kind != "reschedule" or run_after is None:
             return run_after
@@ -242,8 +250,9 @@ class Queue(DatabaseMachine):
 
     @rule()
     def prune_locks_and_holds(self) -> None:
-        """A window keeps its hold, so nothing can be told of it afterwards."""
+        """Of whom has ended nothing keeps the key then, although an operator may put the row back to READY."""
         self._run(self._ox.prune(older_than=10**8))
+        self._model.pruned()
 
     # Behold
 

@@ -40,7 +40,7 @@ class Finish:
     """How long its longest call took."""
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(rounds(small=600, full=1800))
 async def test_someones_row_survives_if_and_only_if_someone_committed(
     ox: Oxpull, send: AnyTask, new_caller: Callers, level: str, competitor: Competitor, handle: Handle
 ):
@@ -174,7 +174,7 @@ async def test_one_of_many_takes_a_stale_lock_over(
 
 
 @pytest.mark.engines("postgres", "mysql")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(rounds(small=600, full=1800))
 @pytest.mark.parametrize("bulk", [False, True], ids=["one-by-one", "in-bulk"])
 async def test_keys_in_differing_orders_end_in_rows_or_in_typed_errors(
     ox: Oxpull, send: AnyTask, new_caller: Callers, level: str, competitor: Competitor, handle: Handle, bulk: bool
