@@ -97,6 +97,15 @@ async def test_a_batch_is_watched_until_it_is_complete(run: Run, ox: Oxpull):
     assert json.loads(line)["total"] == 0
 
 
+# A run in a shell's background has SIGINT ignored, and its children inherit that.
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from oxpull_async.cli import main
+main()
+"""
+
+
 async def test_the_list_is_shown_until_it_is_interrupted(ox: Oxpull, migrated_url: str, tmp_path: Path):
     async with ox.batches.create("nightly") as batch:
         member = await batch.add(ox.reference("proof.tasks.work"))
@@ -104,7 +113,7 @@ async def test_the_list_is_shown_until_it_is_interrupted(ox: Oxpull, migrated_ur
     environment = os.environ | {"OXPULL_DATABASE_URL": migrated_url, "COLUMNS": "200", "FORCE_COLOR": "1"}
     with printed.open("w") as out:
         process = await anyio.open_process(
-            [sys.executable, "-m", "oxpull_async", "batches", "--watch"], env=environment, stdout=out, stderr=out
+            [sys.executable, "-c", INTERRUPTIBLE, "batches", "--watch"], env=environment, stdout=out, stderr=out
         )
         async with process:
             await eventually(lambda: "SEALED" in printed.read_text(), within=30)

@@ -72,8 +72,7 @@ async def test_dataclasses_have_fields_too(ox: Oxpull) -> None:
 
 
 async def test_a_parameter_that_isn_t_there_is_refused(ox: Oxpull) -> None:
-    @ox.task(unique=Unique(by=("event.kind",)))
     async def note(other: dict[str, Any]) -> None: ...
 
     with pytest.raises(InvalidTask, match="event"):
-        await note.enqueue({})
+        ox.task(unique=Unique(by=("event.kind",)))(note)
