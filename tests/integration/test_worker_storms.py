@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +13,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from oxpull_async import Oxpull, TaskStatus, Worker
+from oxpull_async import Oxpull, SerializationFailure, TaskStatus, Worker
 from oxpull_async.ports import Claim, ClaimRequest
 from tests.conformance.rows import now, success
 from tests.eventually import eventually
@@ -37,7 +38,9 @@ class Storm:
 
     async def claim(self, ox: Oxpull) -> None:
         request = ClaimRequest(worker_id="stormy", task_paths=[PATH], queues=None, limit=20, lease_seconds=1, now=now())
-        self._held.extend(await ox.store.claim(request))
+        # With snapshot isolation MariaDB may refuse a locking read (1020) and undo the claim; a worker looks again.
+        with contextlib.suppress(SerializationFailure):
+            self._held.extend(await ox.store.claim(request))
         del self._held[:-200]
 
     async def renew(self, ox: Oxpull) -> None:
