@@ -500,11 +500,10 @@ class TestKeysOfOnesOwn:
         assert competitor.counts() == (2, 2)
 
     async def test_a_parameter_that_is_not_there_is_refused(self, ox: Oxpull, competitor: Competitor):
-        @ox.task(unique=Unique(by=("nowhere",)))
         async def lost(number: int) -> None: ...
 
         with pytest.raises(InvalidTask, match="nowhere"):
-            await lost.enqueue(1)
+            ox.task(unique=Unique(by=("nowhere",)))(lost)
         assert competitor.counts() == (0, 0)
 
 
